@@ -1,0 +1,1 @@
+//! Typed HTTP and WebSocket client of the control API.

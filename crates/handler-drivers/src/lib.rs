@@ -1,0 +1,1 @@
+//! The drivers: how each backend makes, starts, stops and removes instances.

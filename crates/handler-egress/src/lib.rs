@@ -1,0 +1,1 @@
+//! The egress filter: proxy, allow-list, TLS interception, secret injection.

@@ -1,0 +1,1 @@
+//! Sandbox lifecycle: driver trait, one owner task per sandbox, guest link, reconcile.

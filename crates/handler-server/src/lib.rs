@@ -1,0 +1,1 @@
+//! The daemon: app rules per resource, HTTP and WebSocket API, composition.

@@ -1,0 +1,1 @@
+//! ACP sessions that outlive their viewers: policy, live turn, event log, attach.

@@ -1,0 +1,1 @@
+//! SQLite, migrations, event-log files, sealed secret values, folder layout.

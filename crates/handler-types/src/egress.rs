@@ -1,0 +1,176 @@
+//! The control protocol of `handler egress` and the events it reports.
+//!
+//! The daemon speaks to the filter over a Unix socket, one JSON document a line each way, in order:
+//! each [`EgressRequest`] gets one [`EgressAnswer`]. After [`EgressRequest::Subscribe`] the
+//! connection carries [`EgressEvent`] lines only. Values of secrets travel here and nowhere else.
+
+use crate::network::{AllowEntry, NetworkPolicy};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Version of this protocol.
+pub const EGRESS_PROTOCOL: u32 = 1;
+
+/// What the daemon asks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum EgressRequest {
+    /// First.
+    Hello {
+        /// [`EGRESS_PROTOCOL`].
+        protocol: u32,
+    },
+    /// Makes or replaces a sandbox's settings, whole. Its listener is made at the first call; its CA stays.
+    Put {
+        /// Sandbox id.
+        sandbox: String,
+        /// The settings.
+        settings: EgressSettings,
+    },
+    /// Closes the sandbox's listener and its connections and forgets its secrets.
+    Remove {
+        /// Sandbox id.
+        sandbox: String,
+    },
+    /// Sandboxes known.
+    List,
+    /// Events after `after` (0: all kept), then live ones.
+    Subscribe {
+        /// Sequence number of the last event already had.
+        after: u64,
+    },
+    /// Ends the filter.
+    Shutdown,
+}
+
+/// Settings of one sandbox.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EgressSettings {
+    /// Where to listen (a Unix socket path, made by the filter, its folder exists).
+    pub listen: String,
+    /// What is allowed; `None` makes the filter refuse everything.
+    pub policy: NetworkPolicy,
+    /// Secrets given to requests.
+    #[serde(default)]
+    pub injections: Vec<Injection>,
+    /// Free text shown in events (session id).
+    #[serde(default)]
+    pub label: String,
+}
+
+/// A secret the sandbox does not hold: it holds the phantom.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Injection {
+    /// What events call it: the secret's path.
+    pub name: String,
+    /// The stand-in: printable ASCII without space, at least 8.
+    pub phantom: String,
+    /// The value: printable ASCII, exactly as long.
+    pub value: String,
+    /// Destinations it is given to.
+    pub hosts: Vec<AllowEntry>,
+}
+
+/// Answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum EgressAnswer {
+    /// To `hello`.
+    Hello {
+        /// [`EGRESS_PROTOCOL`].
+        protocol: u32,
+        /// Process id of the filter.
+        pid: u32,
+        /// Version of the program.
+        version: String,
+    },
+    /// To `put`.
+    Put {
+        /// Certificate of the sandbox's own authority, PEM; its key never leaves the filter.
+        ca_pem: String,
+    },
+    /// To `list`.
+    List {
+        /// Sandbox ids.
+        sandboxes: Vec<String>,
+    },
+    /// Done.
+    Done,
+    /// Not done.
+    Failed {
+        /// Why.
+        message: String,
+    },
+}
+
+/// What the filter decided about one request or tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum EgressDecision {
+    /// Refused: not listed, or an address that is never reachable.
+    Denied,
+    /// Listed.
+    Allowed,
+    /// Let through although not listed (log-only).
+    Unlisted,
+    /// A secret's value was given.
+    Injected,
+    /// A phantom was going to a host it is not for; refused.
+    Leak,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct EgressEvent {
+    /// Counts up from 1 for the life of the filter.
+    pub seq: u64,
+    /// Milliseconds since the epoch.
+    pub t: i64,
+    /// Sandbox id.
+    pub sandbox: String,
+    /// The label of its settings.
+    #[serde(default)]
+    pub label: String,
+    /// What was decided.
+    pub decision: EgressDecision,
+    /// The destination as the entry that would allow it, `HOST:PORT`.
+    pub host: String,
+    /// The secret's name, for `injected` and `leak`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// Why, for `denied` (`unlisted`, `address`, `resolve`, `policy none`) and `leak`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Body of every refusal (`403`, `application/json`): one machine-readable shape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EgressRefusal {
+    /// Always `handler_egress_denied` or `handler_egress_leak`.
+    pub error: String,
+    /// The destination, `HOST:PORT`.
+    pub host: String,
+    /// As in the event.
+    pub reason: String,
+    /// One sentence for people, saying what to do.
+    pub message: String,
+}
+
+impl fmt::Debug for Injection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Injection")
+            .field("name", &self.name)
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,44 @@
+//! Events of the daemon (`GET /v1/events`, server-sent events): what changed, so that nobody polls.
+
+use crate::egress::EgressEvent;
+use crate::sandbox::SandboxView;
+use crate::session::SessionView;
+use serde::{Deserialize, Serialize};
+
+/// One change. Sent as SSE with the `type` as event name and an increasing id.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(
+    tag = "type",
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase"
+)]
+pub enum ServerEvent {
+    /// A sandbox was made or changed.
+    Sandbox {
+        /// As it is now.
+        sandbox: SandboxView,
+    },
+    /// A sandbox is gone.
+    SandboxRemoved {
+        /// Its id.
+        id: String,
+    },
+    /// A session was made or changed.
+    Session {
+        /// As it is now.
+        session: SessionView,
+    },
+    /// A session is gone.
+    SessionRemoved {
+        /// Its id.
+        id: String,
+    },
+    /// The filter decided something.
+    Egress {
+        /// The event.
+        event: EgressEvent,
+    },
+    /// The reader fell behind and events were left out: fetch the lists again.
+    Missed,
+}

@@ -1,0 +1,492 @@
+//! The protocol between the host and `handler-guest`, version 1.
+//!
+//! A link is one Unix stream. Each frame is `u32` big-endian length of what follows (1 to
+//! [`MAX_FRAME`]), one kind byte, then the payload:
+//!
+//! | kind | direction | payload |
+//! |---|---|---|
+//! | [`KIND_JSON`] | both | one JSON document: [`Request`] to the guest, [`Message`] from it |
+//! | [`KIND_OUTPUT`] | guest → host | `u32` process, `u64` offset, `u8` stream, bytes |
+//! | [`KIND_INPUT`] | host → guest | `u32` process, `u64` offset, bytes |
+//! | [`KIND_FILE`] | both | `u32` request id, bytes; an empty one ends the file |
+//!
+//! Output is numbered by its byte offset in the process's merged output (all streams together) and
+//! kept until acknowledged; at most [`OUTPUT_WINDOW`] unacknowledged bytes exist per process, beyond
+//! which the guest stops reading from it. Input carries its offset too: bytes the guest already has
+//! are ignored, so that sending again after a lost connection doubles nothing.
+//!
+//! The guest speaks first with [`Message::Hello`]. The outer frame never changes; the newer side adapts.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version both sides here speak.
+pub const PROTOCOL: u32 = 1;
+/// Longest frame, in bytes, kind byte included.
+pub const MAX_FRAME: usize = 1024 * 1024;
+/// Most output bytes of one process that may be unacknowledged.
+pub const OUTPUT_WINDOW: u64 = 1024 * 1024;
+/// Most bytes of one chunk of output, input or file content.
+pub const MAX_CHUNK: usize = 64 * 1024;
+/// Most bytes of a file read that may be unacknowledged (see [`Op::Credit`]).
+pub const FILE_WINDOW: u64 = 1024 * 1024;
+
+/// Kind byte of a JSON frame.
+pub const KIND_JSON: u8 = 1;
+/// Kind byte of an output frame.
+pub const KIND_OUTPUT: u8 = 2;
+/// Kind byte of an input frame.
+pub const KIND_INPUT: u8 = 3;
+/// Kind byte of a file content frame.
+pub const KIND_FILE: u8 = 4;
+
+/// Which stream a chunk of output came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum Stream {
+    /// Standard output.
+    Stdout = 1,
+    /// Standard error.
+    Stderr = 2,
+    /// A terminal's output.
+    Pty = 3,
+}
+
+impl Stream {
+    /// Reads the wire byte.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Stdout),
+            2 => Some(Self::Stderr),
+            3 => Some(Self::Pty),
+            _ => None,
+        }
+    }
+}
+
+/// A process of a sandbox, numbered by the guest from 1; never used again within a sandbox.
+pub type ProcessNumber = u32;
+
+/// What the host asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// Chosen by the host, not 0; the response carries it. 0 asks for no response.
+    pub id: u32,
+    /// What to do.
+    #[serde(flatten)]
+    pub op: Op,
+}
+
+/// The operations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Op {
+    /// Starts a process. Answer: [`Reply::Started`]. A `key` already used answers the process it started.
+    Start {
+        /// What to run.
+        spec: ProcessSpec,
+    },
+    /// Sends the process's output from `from` on to this connection (and to no other any more).
+    /// `from` must not be below what was acknowledged. Answer: [`Reply::Process`].
+    Attach {
+        /// The process.
+        process: ProcessNumber,
+        /// Offset of the first byte wanted.
+        from: u64,
+    },
+    /// Stops sending the process's output to this connection; the process goes on.
+    Detach {
+        /// The process.
+        process: ProcessNumber,
+    },
+    /// Lets the guest forget output below `up_to`. Sent with request id 0.
+    Ack {
+        /// The process.
+        process: ProcessNumber,
+        /// First offset still needed.
+        up_to: u64,
+    },
+    /// Closes standard input once all input up to `at` has been taken.
+    CloseStdin {
+        /// The process.
+        process: ProcessNumber,
+        /// Total length of the input.
+        at: u64,
+    },
+    /// Sends a signal to the process, or to its whole tree.
+    Signal {
+        /// The process.
+        process: ProcessNumber,
+        /// Signal number, 1–31.
+        signal: i32,
+        /// Every descendant as well, however it detached itself.
+        tree: bool,
+    },
+    /// Sets the size of the process's terminal.
+    Resize {
+        /// The process.
+        process: ProcessNumber,
+        /// Columns, 1–10000.
+        cols: u16,
+        /// Rows, 1–10000.
+        rows: u16,
+    },
+    /// Lists processes. Answer: [`Reply::Processes`].
+    Processes,
+    /// Forgets an ended process and its output.
+    Forget {
+        /// The process.
+        process: ProcessNumber,
+    },
+    /// Describes a path. Answer: [`Reply::Entry`].
+    Stat {
+        /// Absolute path.
+        path: String,
+    },
+    /// Lists a folder. Answer: [`Reply::Entries`].
+    List {
+        /// Absolute path.
+        path: String,
+        /// 1 = the folder itself only; at most 32.
+        depth: u32,
+    },
+    /// Makes a folder.
+    Mkdir {
+        /// Absolute path.
+        path: String,
+        /// Parents too, and no error when it exists.
+        parents: bool,
+        /// Permission bits.
+        mode: Option<u32>,
+    },
+    /// Renames a path; within one file system.
+    Move {
+        /// Absolute path.
+        from: String,
+        /// Absolute path.
+        to: String,
+        /// Replace what is there.
+        overwrite: bool,
+    },
+    /// Removes a path.
+    Remove {
+        /// Absolute path.
+        path: String,
+        /// A folder with all it holds.
+        recursive: bool,
+    },
+    /// Reads a file. Answer: [`Reply::Reading`], then file frames with this request's id, the last one empty.
+    /// At most [`FILE_WINDOW`] bytes are sent ahead of the credit given.
+    Read {
+        /// Absolute path.
+        path: String,
+        /// First byte.
+        offset: u64,
+        /// Most bytes; absent: to the end.
+        length: Option<u64>,
+    },
+    /// Gives a read (`request` is its id) room for `bytes` more. Sent with request id 0.
+    Credit {
+        /// The read's request id.
+        request: u32,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Stops a read or a write under way.
+    CancelFile {
+        /// Its request id.
+        request: u32,
+    },
+    /// Writes a file from the file frames that follow with this request's id; the empty one ends it. It is written
+    /// beside its place and renamed, so a reader never sees half of it. Answer, at the end: [`Reply::Written`].
+    Write {
+        /// Absolute path.
+        path: String,
+        /// Permission bits of a new file (default 0644).
+        mode: Option<u32>,
+        /// Make parent folders.
+        parents: bool,
+    },
+    /// Statistics. Answer: [`Reply::Stats`].
+    Stats,
+    /// Ends everything in the sandbox and the guest itself.
+    Shutdown,
+}
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessSpec {
+    /// Chosen by the host; starting twice with one key starts once.
+    pub key: String,
+    /// Program and arguments; the program is looked up in `PATH` when it has no slash.
+    pub argv: Vec<String>,
+    /// Added to the sandbox's environment; an empty value is a value.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Working folder; default the sandbox's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Whether standard input is a pipe from the host; else it is empty.
+    #[serde(default)]
+    pub stdin: bool,
+    /// Runs on a terminal of this size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tty: Option<TtySize>,
+    /// The whole tree is killed after so long, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Free text for the host, kept with the process.
+    #[serde(default)]
+    pub tag: String,
+}
+
+/// Size of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TtySize {
+    /// Columns.
+    pub cols: u16,
+    /// Rows.
+    pub rows: u16,
+}
+
+/// What the guest says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum Message {
+    /// First on every connection.
+    Hello {
+        /// [`PROTOCOL`] of the guest.
+        protocol: u32,
+        /// Version of the program.
+        version: String,
+        /// Random per guest start: tells a restarted guest from the same one.
+        boot: String,
+    },
+    /// Answer to a request.
+    Reply {
+        /// Its id.
+        id: u32,
+        /// The result.
+        reply: Reply,
+    },
+    /// A request failed.
+    Failed {
+        /// Its id.
+        id: u32,
+        /// Why.
+        error: GuestError,
+    },
+    /// A process ended; sent on every connection, after which its remaining output still comes.
+    Exited {
+        /// The process.
+        process: ProcessNumber,
+        /// How.
+        exit: Exit,
+    },
+    /// All output of an ended process has been sent on this connection (`end` is its total length).
+    OutputEnd {
+        /// The process.
+        process: ProcessNumber,
+        /// Total length of its output.
+        end: u64,
+    },
+}
+
+/// Results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum Reply {
+    /// Done.
+    Done,
+    /// A process was started (or found by its key).
+    Started {
+        /// The process.
+        process: ProcessInfo,
+    },
+    /// One process.
+    Process {
+        /// The process.
+        process: ProcessInfo,
+    },
+    /// All processes the guest knows.
+    Processes {
+        /// By number.
+        processes: Vec<ProcessInfo>,
+    },
+    /// A path.
+    Entry {
+        /// The entry.
+        entry: FileEntry,
+    },
+    /// The entries of a folder.
+    Entries {
+        /// By path.
+        entries: Vec<FileEntry>,
+        /// More existed than the guest lists (100 000).
+        truncated: bool,
+    },
+    /// A read begins.
+    Reading {
+        /// Size of the whole file in bytes.
+        size: u64,
+        /// Permission bits.
+        mode: u32,
+        /// Modification time, milliseconds since the epoch.
+        modified_ms: i64,
+    },
+    /// A file was written.
+    Written {
+        /// Bytes.
+        size: u64,
+        /// SHA-256, lower-case hex.
+        sha256: String,
+    },
+    /// Statistics.
+    Stats {
+        /// The figures.
+        stats: GuestStats,
+    },
+}
+
+/// A process as the guest knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessInfo {
+    /// Its number.
+    pub process: ProcessNumber,
+    /// Its process id inside the sandbox.
+    pub pid: i32,
+    /// Its key.
+    pub key: String,
+    /// Its tag.
+    pub tag: String,
+    /// Its program and arguments.
+    pub argv: Vec<String>,
+    /// When it started, milliseconds since the epoch.
+    pub started_ms: i64,
+    /// How it ended; absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<Exit>,
+    /// Its terminal's size, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tty: Option<TtySize>,
+    /// Output bytes taken from it so far.
+    pub produced: u64,
+    /// Output below this offset is forgotten.
+    pub acked: u64,
+    /// Input bytes taken from the host so far.
+    pub received: u64,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Exit {
+    /// Exit code; 128 + signal when a signal ended it.
+    pub code: i32,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Its time limit ran out.
+    #[serde(default)]
+    pub timed_out: bool,
+}
+
+/// What kind of thing a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// Anything else.
+    Other,
+}
+
+/// A path and what is there. Links are described, not followed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct FileEntry {
+    /// Absolute path; bytes that are not UTF-8 are written as `\xNN`, a backslash as `\\`.
+    pub path: String,
+    /// What it is.
+    pub kind: FileKind,
+    /// Size in bytes.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Modification time, milliseconds since the epoch.
+    pub modified_ms: i64,
+    /// Where a link points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+}
+
+/// What a sandbox uses.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GuestStats {
+    /// Processes alive, the guest included.
+    pub processes: u32,
+    /// Resident memory of all of them, bytes.
+    pub memory_bytes: u64,
+    /// CPU time of all of them so far, milliseconds.
+    pub cpu_ms: u64,
+    /// Time since the guest started, milliseconds.
+    pub uptime_ms: u64,
+}
+
+/// Why a request failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
+#[error("{message}")]
+pub struct GuestError {
+    /// Stable code.
+    pub code: GuestErrorCode,
+    /// For people.
+    pub message: String,
+}
+
+/// Stable codes of [`GuestError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuestErrorCode {
+    /// No such path, process or request.
+    NotFound,
+    /// It exists already.
+    Exists,
+    /// The sandbox's own permissions forbid it.
+    Denied,
+    /// The request makes no sense.
+    Invalid,
+    /// No room on the file system.
+    NoSpace,
+    /// A limit of the guest or the sandbox.
+    Limit,
+    /// Anything else.
+    Io,
+}

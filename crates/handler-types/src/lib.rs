@@ -1,0 +1,22 @@
+//! Data of the product: what crosses walls between rooms, on the wire and on disk.
+//!
+//! Nothing here does I/O, reads a clock or draws randomness. Wire JSON is camelCase; absent is used
+//! instead of `null`. The `openapi` feature adds schemas for the HTTP description.
+
+pub mod api;
+pub mod egress;
+pub mod event;
+pub mod guest;
+pub mod harness;
+pub mod id;
+pub mod launch;
+pub mod network;
+pub mod problem;
+pub mod provider;
+pub mod sandbox;
+pub mod secret;
+pub mod session;
+
+pub use id::{SandboxId, SessionId};
+pub use problem::{Problem, ProblemCode};
+pub use secret::SecretValue;

@@ -1,0 +1,129 @@
+//! Sessions: one ACP conversation held by the daemon (contract F).
+
+use crate::harness::PermissionMode;
+use crate::id::{SandboxId, SessionId};
+use crate::network::NetworkPolicy;
+use serde::{Deserialize, Serialize};
+
+/// The state of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum SessionState {
+    /// Sandbox, `initialize`, `session/new` or `session/load` under way.
+    Starting,
+    /// The agent answers.
+    Running,
+    /// No sandbox; attaching starts it again.
+    Stopped,
+    /// It never became usable.
+    Failed,
+}
+
+/// A session as the API shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SessionView {
+    /// Its id.
+    pub id: SessionId,
+    /// Harness name.
+    pub harness: String,
+    /// Provider name.
+    pub provider: String,
+    /// Model id.
+    pub model: String,
+    /// Project folder.
+    pub scope: String,
+    /// How free the agent is.
+    pub permissions: PermissionMode,
+    /// What the sandbox may reach (the model's host is added).
+    pub network: NetworkPolicy,
+    /// Its sandbox while it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_id: Option<SandboxId>,
+    /// The agent's id for the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acp_session_id: Option<String>,
+    /// From the agent, else from the first prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Its state.
+    pub state: SessionState,
+    /// A turn is under way.
+    pub busy: bool,
+    /// Permission requests that wait for an answer.
+    pub pending_permissions: u32,
+    /// Clients attached.
+    pub attached: u32,
+    /// A stopped session can be started again with its history.
+    pub can_resume: bool,
+    /// Why it failed or stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What the harness had installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness_version: Option<String>,
+    /// How the last turn ended: `end_turn`, `cancelled`, `timed_out`, `stopped` …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_stop_reason: Option<String>,
+    /// Sequence number of the last event.
+    pub last_seq: u64,
+    /// RFC 3339.
+    pub created_at: String,
+    /// RFC 3339.
+    pub last_activity_at: String,
+}
+
+/// `POST /v1/sessions`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateSession {
+    /// Project folder, inside a work folder.
+    pub scope: String,
+    /// Harness (default: the one usable harness that is installed).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness: Option<String>,
+    /// Provider (default: the only one that fits).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Model (default: the provider's first).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How free the agent is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<PermissionMode>,
+    /// What it may reach besides its model's host (default: filtered, nothing).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkPolicy>,
+    /// First prompt, at most 200 000 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// Title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// A turn is cancelled after so long, seconds (default 3600).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_timeout_secs: Option<u64>,
+    /// An idle session without clients is stopped after so long, seconds (default 1800).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_secs: Option<u64>,
+}
+
+/// How a session stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum StopHow {
+    /// A client stopped it.
+    Explicit,
+    /// It was idle.
+    Idle,
+    /// The agent ended by itself.
+    Exited,
+    /// It was stopped for an error.
+    Error,
+    /// It was removed.
+    Deleted,
+}

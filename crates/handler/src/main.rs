@@ -1,0 +1,2 @@
+//! The installed program.
+fn main() {}
