@@ -1,1 +1,3 @@
-//! Sandbox lifecycle: driver trait, one owner task per sandbox, guest link, reconcile.
+//! Sandbox lifecycle: driver trait, one owner task per sandbox, guest link, egress link, reconcile.
+
+pub mod driver;

@@ -1,0 +1,109 @@
+//! The seam between the engine and the drivers: small, so that engines × features stays engines + features.
+//!
+//! A driver makes, starts, observes and removes *instances* and says how to reach the guest. Commands,
+//! files and terminals are the guest's. Every call is idempotent, so that reconcile can repeat it.
+
+use async_trait::async_trait;
+use handler_types::SandboxId;
+use handler_types::api::HostCheck;
+use handler_types::sandbox::SandboxSpec;
+use std::path::PathBuf;
+
+/// What the engine gives a driver to start one instance.
+#[derive(Debug, Clone)]
+pub struct InstancePlan {
+    /// The sandbox.
+    pub id: SandboxId,
+    /// Whose it is: a short text unique to this daemon's state folder, put on everything that is made.
+    pub owner: String,
+    /// What was asked for.
+    pub spec: SandboxSpec,
+    /// The sandbox's own folder on disk (exists, 0700); what lies there lives until it is removed.
+    pub dir: PathBuf,
+    /// The sandbox's own runtime folder with a short path (exists, 0700), for sockets.
+    pub runtime_dir: PathBuf,
+    /// Folder with `proxy.sock` of the egress filter; none: the sandbox has no way out.
+    pub egress_dir: Option<PathBuf>,
+    /// Certificate of the sandbox's own authority (PEM), to be trusted inside besides the system's.
+    pub ca_pem: Option<String>,
+}
+
+/// A started instance.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
+    /// The driver's own words for it, stored with the sandbox and given back later.
+    pub reference: serde_json::Value,
+    /// Where the guest listens (Unix socket).
+    pub guest_socket: PathBuf,
+    /// What could not be enforced and was done without, in words.
+    pub warnings: Vec<String>,
+}
+
+/// Something of ours that exists on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedInstance {
+    /// The sandbox it belongs to.
+    pub id: SandboxId,
+    /// What it is, for the log.
+    pub what: String,
+}
+
+/// Why a driver could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The spec asks for something this backend cannot enforce. Nothing was made.
+    #[error("{0}")]
+    Unenforceable(String),
+    /// The spec is wrong. Nothing was made.
+    #[error("{0}")]
+    Invalid(String),
+    /// This host cannot run instances; the text says why and what to do. Nothing was made.
+    #[error("{0}")]
+    HostNotReady(String),
+    /// No room on a disk.
+    #[error("{0}")]
+    NoSpace(String),
+    /// A step failed; what was made has been removed.
+    #[error("{step}: {message}")]
+    Failed {
+        /// The step.
+        step: String,
+        /// The cause.
+        message: String,
+    },
+}
+
+/// Operates one backend.
+#[async_trait]
+pub trait Driver: Send + Sync + std::fmt::Debug {
+    /// The name users choose, e.g. `native`.
+    fn backend(&self) -> &'static str;
+
+    /// What `handler doctor` prints. Cheap enough to be called often (results may be cached for seconds).
+    async fn check(&self) -> Vec<HostCheck>;
+
+    /// Refuses a spec that cannot be enforced fully, before anything is made.
+    fn accept(&self, spec: &SandboxSpec) -> Result<(), DriverError>;
+
+    /// Makes and starts the instance. When it fails, nothing is left.
+    async fn start(&self, plan: &InstancePlan) -> Result<Instance, DriverError>;
+
+    /// Whether the instance (as stored) is still the one that was started, alive.
+    async fn is_alive(&self, id: &SandboxId, instance: &Instance) -> bool;
+
+    /// Returns when the instance has ended.
+    async fn wait(&self, id: &SandboxId, instance: &Instance);
+
+    /// Kills everything of this sandbox and removes what the driver made for it outside the sandbox's
+    /// own folders (processes, cgroups). `instance` is absent when a crash left it unknown. Done when it returns.
+    async fn destroy(
+        &self,
+        id: &SandboxId,
+        owner: &str,
+        instance: Option<&Instance>,
+    ) -> Result<(), DriverError>;
+
+    /// Everything of `owner` on this host, whatever the store says: the base of reconcile.
+    async fn list_owned(&self, owner: &str) -> Vec<ObservedInstance>;
+}
