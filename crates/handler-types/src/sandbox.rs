@@ -2,7 +2,8 @@
 
 use crate::harness::PermissionMode;
 use crate::id::SandboxId;
-use crate::network::NetworkPolicy;
+use crate::network::{AllowEntry, NetworkPolicy};
+use crate::provider::SecretRef;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -127,6 +128,26 @@ pub struct SandboxSpec {
     /// Free labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Stand-ins the sandbox holds; each is bound to its secret's value again whenever the filter needs it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phantoms: Vec<PhantomBinding>,
+}
+
+/// A stand-in for a secret, stable for the life of a sandbox. No secret itself: it is worthless outside the filter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PhantomBinding {
+    /// What events call it: the secret's path.
+    pub name: String,
+    /// Where its value is found.
+    pub secret: SecretRef,
+    /// The variable of `env` that holds it, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<String>,
+    /// The stand-in: printable ASCII without space, at least 8, exactly as long as the value.
+    pub phantom: String,
+    /// Destinations the value is given to; they are allowed as well.
+    pub hosts: Vec<AllowEntry>,
 }
 
 /// A sandbox as the API shows it.
