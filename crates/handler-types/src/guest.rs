@@ -13,7 +13,10 @@
 //! Output is numbered by its byte offset in the process's merged output (all streams together) and
 //! kept until acknowledged; at most [`OUTPUT_WINDOW`] unacknowledged bytes exist per process, beyond
 //! which the guest stops reading from it. Input carries its offset too: bytes the guest already has
-//! are ignored, so that sending again after a lost connection doubles nothing.
+//! are ignored, so that sending again after a lost connection doubles nothing. The host is never more
+//! than [`INPUT_WINDOW`] ahead of what the guest says the process has taken
+//! ([`ProcessInfo::received`], then [`Message::InputCredit`]), so that one process that does not read
+//! stalls no other. [`crate::frame`] reads and writes frames.
 //!
 //! The guest speaks first with [`Message::Hello`]. The outer frame never changes; the newer side adapts.
 
@@ -26,6 +29,8 @@ pub const PROTOCOL: u32 = 1;
 pub const MAX_FRAME: usize = 1024 * 1024;
 /// Most output bytes of one process that may be unacknowledged.
 pub const OUTPUT_WINDOW: u64 = 1024 * 1024;
+/// Most input bytes of one process that the host may send beyond what the process has taken.
+pub const INPUT_WINDOW: u64 = 256 * 1024;
 /// Most bytes of one chunk of output, input or file content.
 pub const MAX_CHUNK: usize = 64 * 1024;
 /// Most bytes of a file read that may be unacknowledged (see [`Op::Credit`]).
@@ -299,6 +304,24 @@ pub enum Message {
         /// Total length of its output.
         end: u64,
     },
+    /// The process has taken input; sent on the connection that sent input for it last. Several steps
+    /// may be told as one.
+    InputCredit {
+        /// The process.
+        process: ProcessNumber,
+        /// Input bytes taken so far; [`INPUT_WINDOW`] more may be sent.
+        received: u64,
+    },
+    /// An input frame was thrown away: there is a gap before it, or it goes beyond the window, or the process
+    /// is unknown or has no standard input. Input goes on at `received` (after a gap: at what was sent before).
+    InputRefused {
+        /// The process.
+        process: ProcessNumber,
+        /// Input bytes taken so far.
+        received: u64,
+        /// Why.
+        error: GuestError,
+    },
 }
 
 /// Results.
@@ -321,22 +344,28 @@ pub enum Reply {
         /// The process.
         process: ProcessInfo,
     },
-    /// All processes the guest knows.
+    /// All processes the guest knows; a long list comes as several replies with one id.
     Processes {
         /// By number.
         processes: Vec<ProcessInfo>,
+        /// Another reply with the same id follows.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        more: bool,
     },
     /// A path.
     Entry {
         /// The entry.
         entry: FileEntry,
     },
-    /// The entries of a folder.
+    /// The entries of a folder; a long list comes as several replies with one id.
     Entries {
         /// By path.
         entries: Vec<FileEntry>,
         /// More existed than the guest lists (100 000).
         truncated: bool,
+        /// Another reply with the same id follows.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        more: bool,
     },
     /// A read begins.
     Reading {
@@ -373,7 +402,7 @@ pub struct ProcessInfo {
     pub key: String,
     /// Its tag.
     pub tag: String,
-    /// Its program and arguments.
+    /// Its program and arguments, cut after about 8 KiB.
     pub argv: Vec<String>,
     /// When it started, milliseconds since the epoch.
     pub started_ms: i64,
@@ -387,7 +416,7 @@ pub struct ProcessInfo {
     pub produced: u64,
     /// Output below this offset is forgotten.
     pub acked: u64,
-    /// Input bytes taken from the host so far.
+    /// Input bytes the process has taken so far; see [`INPUT_WINDOW`].
     pub received: u64,
 }
 

@@ -6,6 +6,7 @@
 pub mod api;
 pub mod egress;
 pub mod event;
+pub mod frame;
 pub mod guest;
 pub mod harness;
 pub mod id;
