@@ -1,1 +1,11 @@
-//! Typed HTTP and WebSocket client of the control API.
+//! Typed HTTP and WebSocket client of the control API, over the daemon's Unix socket or loopback TCP.
+
+pub mod calls;
+pub mod error;
+pub mod events;
+pub mod transport;
+pub mod ws;
+
+pub use error::ClientError;
+pub use transport::Client;
+pub use ws::{Socket, SocketMessage};

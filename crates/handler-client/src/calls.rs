@@ -1,0 +1,179 @@
+//! One method per route of the API.
+
+use crate::error::ClientError;
+use crate::transport::{Client, encode};
+use handler_types::api::{
+    BackendView, CreateTerminal, DirListing, ExecRequest, ExecResult, HarnessView, Health,
+    MkdirRequest, MoveRequest, NetworkUpdate, Page, ProcessView, ProviderRequest, ProviderTemplate,
+    ProviderView, SandboxMetrics, SecretRequest, SecretView, SignalRequest,
+};
+use handler_types::egress::EgressEvent;
+use handler_types::network::NetworkPolicy;
+use handler_types::sandbox::{CreateSandbox, SandboxView};
+use handler_types::session::{CreateSession, SessionView};
+use http::Method;
+
+const NO_BODY: Option<&()> = None;
+
+/// The result of a call.
+pub type Answer<T> = Result<T, ClientError>;
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) $(body $body:ident: $bty:ty)? => $method:ident $path:expr => $out:ty;)*) => {
+        impl Client {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// [`ClientError`].
+                pub async fn $name(&self, $($arg: $ty,)* $($body: &$bty)?) -> Answer<$out> {
+                    $(let $arg = encode(&$arg.to_string());)*
+                    let body = calls!(@body $($body)?);
+                    self.call(Method::$method, &format!($path), body).await
+                }
+            )*
+        }
+    };
+    (@body) => { NO_BODY };
+    (@body $body:ident) => { Some($body) };
+}
+
+calls! {
+    /// Whether the daemon is there.
+    health() => GET "/v1/health" => Health;
+    /// Backends of the host and what was checked.
+    backends() => GET "/v1/backends" => Vec<BackendView>;
+
+    /// A page of sandboxes, newest first.
+    sandboxes(cursor: &str, limit: u32) => GET "/v1/sandboxes?cursor={cursor}&limit={limit}" => Page<SandboxView>;
+    /// Makes a sandbox and waits until it runs.
+    create_sandbox() body spec: CreateSandbox => POST "/v1/sandboxes" => SandboxView;
+    /// One sandbox, by id, unique prefix or name.
+    sandbox(id: &str) => GET "/v1/sandboxes/{id}" => SandboxView;
+    /// Removes a sandbox.
+    delete_sandbox(id: &str) => DELETE "/v1/sandboxes/{id}" => ();
+    /// Starts a stopped sandbox.
+    start_sandbox(id: &str) => POST "/v1/sandboxes/{id}/start" => SandboxView;
+    /// Stops a sandbox; its home is kept.
+    stop_sandbox(id: &str) => POST "/v1/sandboxes/{id}/stop" => SandboxView;
+    /// Changes what a sandbox may reach, live.
+    set_network(id: &str) body update: NetworkUpdate => PUT "/v1/sandboxes/{id}/network" => SandboxView;
+    /// What the filter decided for a sandbox (the last ones).
+    sandbox_egress(id: &str) => GET "/v1/sandboxes/{id}/egress-events" => Vec<EgressEvent>;
+    /// What a sandbox uses.
+    metrics(id: &str) => GET "/v1/sandboxes/{id}/metrics" => SandboxMetrics;
+
+    /// Runs a command and waits for its end.
+    exec(id: &str) body request: ExecRequest => POST "/v1/sandboxes/{id}/exec" => ExecResult;
+    /// Starts a process that is kept.
+    start_process(id: &str) body request: ExecRequest => POST "/v1/sandboxes/{id}/processes" => ProcessView;
+    /// Processes of a sandbox.
+    processes(id: &str) => GET "/v1/sandboxes/{id}/processes" => Vec<ProcessView>;
+    /// Sends a signal.
+    signal(id: &str, process: u32) body request: SignalRequest => POST "/v1/sandboxes/{id}/processes/{process}/signal" => ();
+    /// Opens a terminal.
+    create_terminal(id: &str) body request: CreateTerminal => POST "/v1/sandboxes/{id}/terminals" => ProcessView;
+    /// Terminals of a sandbox.
+    terminals(id: &str) => GET "/v1/sandboxes/{id}/terminals" => Vec<ProcessView>;
+
+    /// Lists a folder.
+    list_dir(id: &str, path: &str, depth: u32) => GET "/v1/sandboxes/{id}/dir?path={path}&depth={depth}" => DirListing;
+    /// Makes a folder.
+    mkdir(id: &str) body request: MkdirRequest => POST "/v1/sandboxes/{id}/files/mkdir" => ();
+    /// Renames a path.
+    move_path(id: &str) body request: MoveRequest => POST "/v1/sandboxes/{id}/files/move" => ();
+    /// Removes a path.
+    remove_path(id: &str, path: &str, recursive: bool) => DELETE "/v1/sandboxes/{id}/files?path={path}&recursive={recursive}" => ();
+
+    /// A page of sessions, last active first.
+    sessions(scope: &str, cursor: &str, limit: u32) => GET "/v1/sessions?scope={scope}&cursor={cursor}&limit={limit}" => Page<SessionView>;
+    /// Makes a session and starts it.
+    create_session() body request: CreateSession => POST "/v1/sessions" => SessionView;
+    /// One session, by id or unique prefix.
+    session(id: &str) => GET "/v1/sessions/{id}" => SessionView;
+    /// Stops a session; it can be attached again.
+    stop_session(id: &str) => POST "/v1/sessions/{id}/stop" => SessionView;
+    /// Cancels the turn under way.
+    cancel_session(id: &str) => POST "/v1/sessions/{id}/cancel" => SessionView;
+    /// Removes a session with its log.
+    delete_session(id: &str) => DELETE "/v1/sessions/{id}" => ();
+
+    /// Providers.
+    providers() => GET "/v1/providers" => Vec<ProviderView>;
+    /// Templates for providers.
+    provider_templates() => GET "/v1/provider-templates" => Vec<ProviderTemplate>;
+    /// Adds a provider.
+    add_provider() body request: ProviderRequest => POST "/v1/providers" => ProviderView;
+    /// Removes a provider and its stored key.
+    delete_provider(name: &str) => DELETE "/v1/providers/{name}" => ();
+
+    /// Stored secrets, without values.
+    secrets() => GET "/v1/secrets" => Vec<SecretView>;
+    /// Harnesses.
+    harnesses() => GET "/v1/harnesses" => Vec<HarnessView>;
+    /// Installs a harness; answers when done.
+    install_harness(name: &str) => POST "/v1/harnesses/{name}/install" => HarnessView;
+    /// Work folders.
+    folders() => GET "/v1/folders" => Vec<String>;
+}
+
+impl Client {
+    /// Stores a secret.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn set_secret(&self, path: &str, request: &SecretRequest) -> Answer<SecretView> {
+        self.call(
+            Method::PUT,
+            &format!("/v1/secrets/{}", encode_path(path)),
+            Some(request),
+        )
+        .await
+    }
+
+    /// Removes a secret.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn delete_secret(&self, path: &str) -> Answer<()> {
+        self.call(
+            Method::DELETE,
+            &format!("/v1/secrets/{}", encode_path(path)),
+            NO_BODY,
+        )
+        .await
+    }
+
+    /// Replaces the work folders.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn set_folders(&self, roots: &[String]) -> Answer<Vec<String>> {
+        self.call(Method::PUT, "/v1/folders", Some(&roots)).await
+    }
+
+    /// Changes what a session's sandbox may reach besides its model's host, live and for later starts.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn set_session_network(
+        &self,
+        id: &str,
+        network: &NetworkPolicy,
+    ) -> Answer<SessionView> {
+        let update = NetworkUpdate {
+            network: network.clone(),
+        };
+        self.call(
+            Method::PUT,
+            &format!("/v1/sessions/{}/network", encode(id)),
+            Some(&update),
+        )
+        .await
+    }
+}
+
+/// Encodes each segment, keeping the slashes.
+fn encode_path(path: &str) -> String {
+    path.split('/').map(encode).collect::<Vec<_>>().join("/")
+}
