@@ -1,0 +1,97 @@
+//! Settings of the daemon: defaults, environment, flags, in that order. The only place here that reads
+//! the environment.
+
+use handler_store::paths::{Layout, LayoutError};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Default port on loopback.
+pub const DEFAULT_PORT: u16 = 7430;
+
+/// Environment variables of the daemon, with what they mean (the reference page is made from this).
+pub const ENVIRONMENT: &[(&str, &str)] = &[
+    ("HANDLER_PORT", "port on 127.0.0.1 (default 7430; 0: any free one)"),
+    ("HANDLER_CONFIG_DIR", "hand-written documents and the token (default $XDG_CONFIG_HOME/handler)"),
+    ("HANDLER_STATE_DIR", "database, sessions, logs (default $XDG_STATE_HOME/handler)"),
+    ("HANDLER_DATA_DIR", "sealed secrets, installed harnesses (default $XDG_DATA_HOME/handler)"),
+    ("HANDLER_CACHE_DIR", "caches (default $XDG_CACHE_HOME/handler)"),
+    ("HANDLER_RUNTIME_DIR", "sockets (default $XDG_RUNTIME_DIR/handler, else below the state folder)"),
+    ("HANDLER_SESSION_IDLE_TIMEOUT", "seconds after which an idle session is stopped (default 1800)"),
+    ("HANDLER_GUEST", "another guest program than the embedded one (development)"),
+    ("HANDLER_LOG", "log filter, e.g. `info` or `handler_engine=debug` (default info)"),
+];
+
+/// What the command line may override.
+#[derive(Debug, Clone, Default)]
+pub struct ServeFlags {
+    /// Port on 127.0.0.1.
+    pub port: Option<u16>,
+}
+
+/// Resolved settings.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Folders.
+    pub layout: Layout,
+    /// Port on 127.0.0.1; 0: any.
+    pub port: u16,
+    /// Idle stop of sessions.
+    pub idle_timeout: Duration,
+    /// Guest program given by hand.
+    pub guest_program: Option<PathBuf>,
+}
+
+/// Why the settings are unusable.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A folder cannot be decided.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A variable has no usable value.
+    #[error("{name}=`{value}` is not {wanted}")]
+    Variable {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What would do.
+        wanted: &'static str,
+    },
+}
+
+impl Settings {
+    /// Resolves them from flags and the environment given.
+    ///
+    /// # Errors
+    /// [`SettingsError`].
+    pub fn resolve(
+        flags: &ServeFlags,
+        get: impl Fn(&str) -> Option<String>,
+        uid: u32,
+    ) -> Result<Self, SettingsError> {
+        let layout = Layout::from_env(&get, uid)?;
+        let port = match (flags.port, get("HANDLER_PORT")) {
+            (Some(port), _) => port,
+            (None, Some(text)) => number("HANDLER_PORT", text, "a port (0–65535)")?,
+            (None, None) => DEFAULT_PORT,
+        };
+        let idle = match get("HANDLER_SESSION_IDLE_TIMEOUT") {
+            Some(text) => number("HANDLER_SESSION_IDLE_TIMEOUT", text, "a number of seconds")?,
+            None => 1800,
+        };
+        Ok(Self {
+            layout,
+            port,
+            idle_timeout: Duration::from_secs(idle),
+            guest_program: get("HANDLER_GUEST").map(PathBuf::from),
+        })
+    }
+}
+
+fn number<T: std::str::FromStr>(
+    name: &'static str,
+    value: String,
+    wanted: &'static str,
+) -> Result<T, SettingsError> {
+    value.parse().map_err(|_| SettingsError::Variable { name, value, wanted })
+}

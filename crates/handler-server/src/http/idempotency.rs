@@ -1,0 +1,121 @@
+//! `Idempotency-Key`: the same mutation sent twice is done once, also over a restart.
+//!
+//! The answer is stored under key, method and path together with a hash of the body; the second
+//! request gets it back with `idempotency-replayed: true`. Another body under the same key is a
+//! conflict. Bodies that stream (file uploads) are replaced whole by nature and are left alone.
+
+use super::problem::ApiError;
+use crate::state::App;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use handler_store::db::Begin;
+use handler_types::ProblemCode;
+use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
+
+/// Longest JSON body, bytes.
+pub const MAX_JSON: usize = 17 * 1024 * 1024;
+
+/// The middleware.
+///
+/// # Errors
+/// 400 for a bad key, 409 while the first request runs or for another body.
+pub async fn replay(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let key = request.headers().get("idempotency-key").cloned();
+    let is_mutation = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH | Method::DELETE);
+    let is_upload = request.method() == Method::PUT && request.uri().path().ends_with("/files");
+    let Some(key) = key.filter(|_| is_mutation && !is_upload) else {
+        return Ok(next.run(request).await);
+    };
+    let key = check_key(&key)?;
+    let method = request.method().to_string();
+    let path = request.uri().to_string();
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, MAX_JSON)
+        .await
+        .map_err(|_| ApiError::new(ProblemCode::TooLarge, "the body is larger than 17 MiB"))?;
+    let hash = hex(&Sha256::digest(&body));
+    let begin = app
+        .store
+        .idempotency_begin(&key, &method, &path, &hash)
+        .await
+        .map_err(|e| ApiError::internal("the idempotency record", &e))?;
+    match begin {
+        Begin::Fresh => {}
+        Begin::Replay { status, content_type, body } => {
+            return Ok(replayed(status, content_type, body));
+        }
+        Begin::InProgress => {
+            return Err(ApiError::new(
+                ProblemCode::Conflict,
+                "the first request with this Idempotency-Key is still running",
+            ));
+        }
+        Begin::Mismatch => {
+            return Err(ApiError::new(
+                ProblemCode::Conflict,
+                "this Idempotency-Key was used with another body",
+            ));
+        }
+    }
+    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    remember(&app, &key, &method, &path, response).await
+}
+
+fn check_key(key: &HeaderValue) -> Result<String, ApiError> {
+    key.to_str()
+        .ok()
+        .filter(|k| (1..=200).contains(&k.len()))
+        .map(str::to_owned)
+        .ok_or_else(|| {
+            ApiError::new(ProblemCode::Invalid, "Idempotency-Key: 1 to 200 visible ASCII characters")
+        })
+}
+
+async fn remember(
+    app: &App,
+    key: &str,
+    method: &str,
+    path: &str,
+    response: Response,
+) -> Result<Response, ApiError> {
+    let (parts, body) = response.into_parts();
+    let body = to_bytes(body, 128 * 1024 * 1024)
+        .await
+        .map_err(|_| ApiError::new(ProblemCode::Internal, "the answer could not be read back"))?;
+    let content_type = parts
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default()
+        .to_owned();
+    app.store
+        .idempotency_finish(key, method, path, parts.status.as_u16(), &content_type, body.to_vec())
+        .await
+        .map_err(|e| ApiError::internal("the idempotency record", &e))?;
+    Ok(Response::from_parts(parts, Body::from(body)))
+}
+
+fn replayed(status: u16, content_type: String, body: Vec<u8>) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+    let mut response = (status, body).into_response();
+    response.headers_mut().remove(header::CONTENT_TYPE);
+    if let Ok(value) = HeaderValue::from_str(&content_type)
+        && !content_type.is_empty()
+    {
+        response.headers_mut().insert(header::CONTENT_TYPE, value);
+    }
+    response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    response
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
