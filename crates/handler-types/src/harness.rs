@@ -61,8 +61,13 @@ pub struct HarnessInstall {
     pub manager: String,
     /// Packages whose versions make the version line, e.g. `pi-acp`; the first is the product.
     pub version_packages: Vec<String>,
-    /// Lowest Node.js version that runs it, e.g. `22.19.0`; brought along as a package when the host's is older.
+    /// Lowest Node.js version that runs it, e.g. `22.19.0`; one at least as new is brought along as a package.
     pub min_node: String,
+    /// The product's version where no package carries it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub product_version: Option<String>,
+    /// Program of the prefix and arguments that exit with 0 when the installation works.
+    pub check: Vec<String>,
 }
 
 /// A folder or file where a harness keeps state.
@@ -118,6 +123,8 @@ pub struct RenderInput {
     pub permission_mode: PermissionMode,
     /// Whether the process runs as uid 0 (some harnesses refuse modes then).
     pub is_root: bool,
+    /// Where the harness's managed prefix is inside, e.g. `/opt/handler/harness/pi`.
+    pub prefix: String,
 }
 
 /// What `render` answers.

@@ -1,0 +1,5 @@
+//! Golden renders and refusals, through the public API only.
+
+mod golden;
+mod refusals;
+mod support;
