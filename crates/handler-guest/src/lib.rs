@@ -1,1 +1,3 @@
 //! The program inside every sandbox.
+
+pub mod launch;
