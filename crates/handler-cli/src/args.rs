@@ -1,0 +1,214 @@
+//! Flags as typed. The doc comments are the help texts.
+
+use crate::commands::{
+    attach::AttachArgs, daemon::DaemonAction, folder::FolderAction, harness::HarnessAction,
+    provider::ProviderAction, run::RunArgs, sandbox::SandboxAction, secret::SecretAction,
+    session::SessionAction,
+};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// Gives every AI agent its own computer
+///
+/// Runs coding agents and untrusted code in sandboxes on this machine: each sees only its project folder,
+/// reaches only the hosts you allow, and never holds a real key.
+#[derive(Debug, Parser)]
+#[command(
+    name = "handler",
+    version,
+    disable_help_subcommand = true,
+    propagate_version = true
+)]
+pub struct Cli {
+    /// Print JSON documents
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print only what was asked for
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Give an agent a task in the current folder and follow it
+    Run(Box<RunArgs>),
+    /// Follow a session from where it is: replay, then live; answer its questions
+    Attach(AttachArgs),
+    /// List, show and stop sessions
+    #[command(subcommand)]
+    Session(SessionAction),
+    /// Make and use sandboxes
+    #[command(subcommand)]
+    Sandbox(SandboxAction),
+    /// Say where models are
+    #[command(subcommand)]
+    Provider(ProviderAction),
+    /// Keep secrets
+    #[command(subcommand)]
+    Secret(SecretAction),
+    /// Install agent programs
+    #[command(subcommand)]
+    Harness(HarnessAction),
+    /// Say in which folders agents may work
+    #[command(subcommand)]
+    Folder(FolderAction),
+    /// Check this machine, and say what to do
+    Doctor,
+    /// Say whether the daemon runs and what it holds
+    Status,
+    /// Start and stop the daemon
+    #[command(subcommand)]
+    Daemon(DaemonAction),
+    /// See a whole session with a scripted model: no key, no network
+    Demo(DemoArgs),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write man pages into a folder
+    Man {
+        /// The folder
+        folder: PathBuf,
+    },
+    /// Be the daemon, in the foreground
+    Serve(ServeArgs),
+    /// Be the egress filter (the daemon starts it)
+    #[command(hide = true)]
+    Egress(EgressArgs),
+    /// Be a scripted model server on loopback (tests, demo)
+    #[command(hide = true)]
+    ScriptedModel(ScriptedArgs),
+    /// Print the API's description
+    #[command(hide = true)]
+    Openapi,
+}
+
+/// `handler serve`.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// Port on 127.0.0.1 (0: any free one; default 7430 or HANDLER_PORT)
+    #[arg(long)]
+    pub port: Option<u16>,
+}
+
+/// `handler egress`.
+#[derive(Debug, Clone, Args)]
+pub struct EgressArgs {
+    /// Unix socket the daemon speaks to
+    #[arg(long)]
+    pub control: PathBuf,
+}
+
+/// `handler scripted-model`.
+#[derive(Debug, Clone, Args)]
+pub struct ScriptedArgs {
+    /// Port on 127.0.0.1 (0: any free one)
+    #[arg(long, default_value_t = 0)]
+    pub port: u16,
+    /// File whose first line is the only key accepted
+    #[arg(long)]
+    pub key_file: Option<PathBuf>,
+    /// Append each request to this file (NDJSON)
+    #[arg(long)]
+    pub log: Option<PathBuf>,
+}
+
+/// `handler demo`.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// Folder to work in (default: a new folder in the home)
+    #[arg(long)]
+    pub folder: Option<PathBuf>,
+    /// Harness to drive
+    #[arg(long, default_value = "pi")]
+    pub harness: String,
+}
+
+/// A command of the client.
+#[derive(Debug)]
+pub enum Action {
+    /// As in [`Command`].
+    Run(Box<RunArgs>),
+    /// As in [`Command`].
+    Attach(AttachArgs),
+    /// As in [`Command`].
+    Session(SessionAction),
+    /// As in [`Command`].
+    Sandbox(SandboxAction),
+    /// As in [`Command`].
+    Provider(ProviderAction),
+    /// As in [`Command`].
+    Secret(SecretAction),
+    /// As in [`Command`].
+    Harness(HarnessAction),
+    /// As in [`Command`].
+    Folder(FolderAction),
+    /// As in [`Command`].
+    Doctor,
+    /// As in [`Command`].
+    Status,
+    /// As in [`Command`].
+    Daemon(DaemonAction),
+    /// As in [`Command`].
+    Completions(Shell),
+    /// As in [`Command`].
+    Man(PathBuf),
+}
+
+/// What the program should become instead.
+#[derive(Debug)]
+pub enum Program {
+    /// The daemon.
+    Serve(ServeArgs),
+    /// The filter.
+    Egress(EgressArgs),
+    /// A scripted model.
+    ScriptedModel(ScriptedArgs),
+    /// The demo.
+    Demo(DemoArgs),
+    /// The API's description.
+    Openapi,
+}
+
+/// Either.
+#[derive(Debug)]
+pub enum Parsed {
+    /// A client command.
+    Client(Action),
+    /// A program.
+    Program(Program),
+}
+
+impl Command {
+    /// Sorts client commands from programs.
+    #[must_use]
+    pub fn split(self) -> Parsed {
+        let action = match self {
+            Self::Serve(args) => return Parsed::Program(Program::Serve(args)),
+            Self::Egress(args) => return Parsed::Program(Program::Egress(args)),
+            Self::ScriptedModel(args) => return Parsed::Program(Program::ScriptedModel(args)),
+            Self::Demo(args) => return Parsed::Program(Program::Demo(args)),
+            Self::Openapi => return Parsed::Program(Program::Openapi),
+            Self::Run(args) => Action::Run(args),
+            Self::Attach(args) => Action::Attach(args),
+            Self::Session(action) => Action::Session(action),
+            Self::Sandbox(action) => Action::Sandbox(action),
+            Self::Provider(action) => Action::Provider(action),
+            Self::Secret(action) => Action::Secret(action),
+            Self::Harness(action) => Action::Harness(action),
+            Self::Folder(action) => Action::Folder(action),
+            Self::Doctor => Action::Doctor,
+            Self::Status => Action::Status,
+            Self::Daemon(action) => Action::Daemon(action),
+            Self::Completions { shell } => Action::Completions(shell),
+            Self::Man { folder } => Action::Man(folder),
+        };
+        Parsed::Client(action)
+    }
+}

@@ -1,0 +1,71 @@
+//! One file per command.
+
+pub mod attach;
+pub mod daemon;
+pub mod doctor;
+pub mod exec;
+pub mod files;
+pub mod folder;
+pub mod harness;
+pub mod manual;
+pub mod network;
+pub mod provider;
+pub mod run;
+pub mod sandbox;
+pub mod secret;
+pub mod session;
+pub mod status;
+pub mod terminal;
+
+use crate::args::Action;
+use crate::context::Context;
+use crate::exit::Failure;
+
+/// What a command ends with: the exit code, or why it failed.
+pub type Outcome = Result<u8, Failure>;
+
+/// Runs one.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn run(action: Action, context: &Context) -> Outcome {
+    match action {
+        Action::Run(args) => run::run(*args, context).await,
+        Action::Attach(args) => attach::run(args, context).await,
+        Action::Session(action) => session::run(action, context).await,
+        Action::Sandbox(action) => sandbox::run(action, context).await,
+        Action::Provider(action) => provider::run(action, context).await,
+        Action::Secret(action) => secret::run(action, context).await,
+        Action::Harness(action) => harness::run(action, context).await,
+        Action::Folder(action) => folder::run(action, context).await,
+        Action::Doctor => doctor::run(context).await,
+        Action::Status => status::run(context).await,
+        Action::Daemon(action) => daemon::run(action, context).await,
+        Action::Completions(shell) => manual::completions(shell, context),
+        Action::Man(folder) => manual::pages(&folder, context),
+    }
+}
+
+/// The current folder, as the daemon would name it.
+///
+/// # Errors
+/// When it is gone or its name is no UTF-8.
+pub fn current_folder() -> Result<String, Failure> {
+    let folder = std::env::current_dir()
+        .map_err(|error| Failure::local("cannot tell the current folder", error))?;
+    folder
+        .into_os_string()
+        .into_string()
+        .map_err(|_| Failure::Usage("the current folder's name is not UTF-8".into()))
+}
+
+/// A path made absolute against the current folder.
+///
+/// # Errors
+/// As [`current_folder`].
+pub fn absolute(path: &str) -> Result<String, Failure> {
+    if path.starts_with('/') {
+        return Ok(path.to_owned());
+    }
+    Ok(format!("{}/{path}", current_folder()?))
+}

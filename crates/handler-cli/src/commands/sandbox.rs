@@ -1,0 +1,357 @@
+//! `handler sandbox`.
+
+use super::network::{NetworkArgs, describe};
+use super::{Outcome, absolute, exec, files, terminal};
+use crate::context::Context;
+use crate::exit::Failure;
+use clap::{Args, Subcommand};
+use handler_client::Client;
+use handler_types::api::{NetworkUpdate, SignalRequest};
+use handler_types::network::AllowEntry;
+use handler_types::sandbox::{CreateSandbox, MountSpec, Resources, SandboxView, SecretGrant};
+use std::collections::BTreeMap;
+
+/// What to do with sandboxes. A sandbox is named by its name, its id or the beginning of its id.
+#[derive(Debug, Subcommand)]
+pub enum SandboxAction {
+    /// Make a sandbox and wait until it runs
+    Up(Box<UpArgs>),
+    /// List sandboxes
+    #[command(visible_alias = "ls")]
+    List,
+    /// Show one
+    Show {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Run a command; its exit code becomes this command's
+    Exec(exec::ExecArgs),
+    /// Open a shell in it
+    Shell {
+        /// The sandbox
+        sandbox: String,
+        /// Program and arguments instead of a login shell
+        #[arg(last = true)]
+        argv: Vec<String>,
+    },
+    /// Follow a process started with `exec --detach`, or a terminal
+    Attach {
+        /// The sandbox
+        sandbox: String,
+        /// The process's number
+        process: u32,
+    },
+    /// List processes started in it
+    Ps {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Send a signal to a process and all it started
+    Kill {
+        /// The sandbox
+        sandbox: String,
+        /// The process's number
+        process: u32,
+        /// Signal number
+        #[arg(long, short, default_value_t = 9)]
+        signal: i32,
+    },
+    /// Copy a file in or out: one side is SANDBOX:PATH
+    Cp {
+        /// From
+        from: String,
+        /// To
+        to: String,
+    },
+    /// List a folder of it
+    Files {
+        /// SANDBOX:PATH
+        at: String,
+        /// How deep
+        #[arg(long, default_value_t = 1)]
+        depth: u32,
+    },
+    /// Change what it may reach, live
+    Network {
+        /// The sandbox
+        sandbox: String,
+        #[command(flatten)]
+        network: NetworkArgs,
+    },
+    /// Show what the egress filter decided
+    Egress {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Start a stopped sandbox
+    Start {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Stop it; its home is kept
+    Stop {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Remove it with everything in it
+    Down {
+        /// The sandboxes
+        #[arg(required = true)]
+        sandboxes: Vec<String>,
+    },
+}
+
+/// `handler sandbox up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Project folder, shown read-write at the same path (default: the current folder)
+    #[arg(long)]
+    pub folder: Option<String>,
+    /// No project folder
+    #[arg(long, conflicts_with = "folder")]
+    pub no_folder: bool,
+    /// A name
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Backend
+    #[arg(long)]
+    pub backend: Option<String>,
+    /// Another folder: SOURCE:TARGET, or SOURCE:TARGET:ro (repeatable)
+    #[arg(long, value_name = "SOURCE:TARGET[:ro]")]
+    pub mount: Vec<String>,
+    /// A variable: NAME=VALUE (repeatable)
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// A stored secret as a phantom: NAME=SECRET@HOST:PORT[,HOST:PORT] (repeatable)
+    #[arg(long, value_name = "NAME=SECRET@HOST:PORT")]
+    pub secret: Vec<String>,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Memory in MiB
+    #[arg(long, value_name = "MIB")]
+    pub memory: Option<u64>,
+    /// CPUs, e.g. 1.5
+    #[arg(long)]
+    pub cpus: Option<f64>,
+    /// Most processes and threads
+    #[arg(long)]
+    pub pids: Option<u64>,
+    /// Take it even when a limit cannot be enforced here
+    #[arg(long)]
+    pub best_effort_limits: bool,
+    /// A label: KEY=VALUE (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub label: Vec<String>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
+    let client = context.client()?;
+    let out = &context.out;
+    match action {
+        SandboxAction::Up(args) => {
+            let view = client.create_sandbox(&request(*args)?).await?;
+            out.show(&view, |out, view| {
+                out.line(&view.name);
+                for warning in &view.warnings {
+                    out.note(format!("warning: {warning}"));
+                }
+            });
+        }
+        SandboxAction::List => list(&client, context).await?,
+        SandboxAction::Show { sandbox } => out.document(&client.sandbox(&sandbox).await?),
+        SandboxAction::Exec(args) => return exec::run(args, context).await,
+        SandboxAction::Shell { sandbox, argv } => {
+            return terminal::shell(&sandbox, argv, context).await;
+        }
+        SandboxAction::Attach { sandbox, process } => {
+            return exec::attach(&sandbox, process, context).await;
+        }
+        SandboxAction::Ps { sandbox } => processes(&client, &sandbox, context).await?,
+        SandboxAction::Kill {
+            sandbox,
+            process,
+            signal,
+        } => {
+            client
+                .signal(&sandbox, process, &SignalRequest { signal, tree: true })
+                .await?;
+        }
+        SandboxAction::Cp { from, to } => return files::copy(&from, &to, context).await,
+        SandboxAction::Files { at, depth } => return files::list(&at, depth, context).await,
+        SandboxAction::Network { sandbox, network } => {
+            let Some(network) = network.policy()? else {
+                let view = client.sandbox(&sandbox).await?;
+                out.show(&view.network, |out, network| out.line(describe(network)));
+                return Ok(0);
+            };
+            let view = client
+                .set_network(&sandbox, &NetworkUpdate { network })
+                .await?;
+            out.show(&view.network, |out, network| out.line(describe(network)));
+        }
+        SandboxAction::Egress { sandbox } => egress(&client, &sandbox, context).await?,
+        SandboxAction::Start { sandbox } => {
+            let view = client.start_sandbox(&sandbox).await?;
+            out.show(&view, |out, view| out.line(&view.name));
+        }
+        SandboxAction::Stop { sandbox } => {
+            let view = client.stop_sandbox(&sandbox).await?;
+            out.show(&view, |out, view| out.line(&view.name));
+        }
+        SandboxAction::Down { sandboxes } => {
+            for sandbox in sandboxes {
+                client.delete_sandbox(&sandbox).await?;
+                out.note(format!("removed {sandbox}"));
+            }
+        }
+    }
+    Ok(0)
+}
+
+async fn list(client: &Client, context: &Context) -> Result<(), Failure> {
+    let mut items = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = client.sandboxes(&cursor, 500).await?;
+        items.extend(page.items);
+        let Some(next) = page.next_cursor else { break };
+        cursor = next;
+    }
+    context.out.show(&items, |out, items| {
+        let rows: Vec<Vec<String>> = items.iter().map(row).collect();
+        out.table(&["ID", "NAME", "STATE", "NETWORK", "FOLDER"], &rows);
+    });
+    Ok(())
+}
+
+async fn processes(client: &Client, sandbox: &str, context: &Context) -> Result<(), Failure> {
+    let processes = client.processes(sandbox).await?;
+    context.out.show(&processes, |out, processes| {
+        let rows: Vec<Vec<String>> = processes
+            .iter()
+            .map(|p| {
+                let state = p
+                    .exit
+                    .map_or("running".into(), |e| format!("exited {}", e.code));
+                let kind = if p.tty.is_some() {
+                    "terminal"
+                } else {
+                    "process"
+                };
+                vec![p.process.to_string(), kind.into(), state, p.argv.join(" ")]
+            })
+            .collect();
+        out.table(&["NUMBER", "KIND", "STATE", "COMMAND"], &rows);
+    });
+    Ok(())
+}
+
+async fn egress(client: &Client, sandbox: &str, context: &Context) -> Result<(), Failure> {
+    let events = client.sandbox_egress(sandbox).await?;
+    context.out.show(&events, |out, events| {
+        let rows: Vec<Vec<String>> = events
+            .iter()
+            .map(|e| {
+                let decision = format!("{:?}", e.decision).to_lowercase();
+                let why = e.secret.clone().or_else(|| e.reason.clone());
+                vec![decision, e.host.clone(), why.unwrap_or_default()]
+            })
+            .collect();
+        out.table(&["DECISION", "HOST", "WHY"], &rows);
+    });
+    Ok(())
+}
+
+fn row(view: &SandboxView) -> Vec<String> {
+    let state = format!("{:?}", view.state).to_lowercase();
+    let folder = view.scope.clone().unwrap_or_default();
+    vec![
+        view.id.to_string(),
+        view.name.clone(),
+        state,
+        describe(&view.network),
+        folder,
+    ]
+}
+
+fn request(args: UpArgs) -> Result<CreateSandbox, Failure> {
+    let scope = match (&args.folder, args.no_folder) {
+        (Some(folder), _) => Some(absolute(folder)?),
+        (None, true) => None,
+        (None, false) => Some(super::current_folder()?),
+    };
+    Ok(CreateSandbox {
+        backend: args.backend,
+        name: args.name,
+        scope,
+        mounts: args
+            .mount
+            .iter()
+            .map(|m| mount(m))
+            .collect::<Result<_, _>>()?,
+        env: pairs(&args.env, "--env")?,
+        network: args.network.policy()?,
+        resources: Resources {
+            memory_mib: args.memory,
+            cpus: args.cpus,
+            pids: args.pids,
+        },
+        best_effort_limits: args.best_effort_limits,
+        labels: pairs(&args.label, "--label")?,
+        secrets: args
+            .secret
+            .iter()
+            .map(|s| grant(s))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn pairs(given: &[String], flag: &str) -> Result<BTreeMap<String, String>, Failure> {
+    given
+        .iter()
+        .map(|pair| {
+            pair.split_once('=')
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .ok_or_else(|| Failure::Usage(format!("{flag} {pair}: write NAME=VALUE")))
+        })
+        .collect()
+}
+
+fn mount(text: &str) -> Result<MountSpec, Failure> {
+    let (text, read_only) = match text.strip_suffix(":ro") {
+        Some(rest) => (rest, true),
+        None => (text, false),
+    };
+    let (source, target) = text.split_once(':').ok_or_else(|| {
+        Failure::Usage(format!(
+            "--mount {text}: write SOURCE:TARGET or SOURCE:TARGET:ro"
+        ))
+    })?;
+    Ok(MountSpec {
+        source: absolute(source)?,
+        target: target.to_owned(),
+        read_only,
+    })
+}
+
+fn grant(text: &str) -> Result<(String, SecretGrant), Failure> {
+    let wrong = || Failure::Usage(format!("--secret {text}: write NAME=SECRET@HOST:PORT"));
+    let (name, rest) = text.split_once('=').ok_or_else(wrong)?;
+    let (secret, hosts) = rest.split_once('@').ok_or_else(wrong)?;
+    let hosts = hosts
+        .split(',')
+        .map(str::parse::<AllowEntry>)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| Failure::Usage(format!("--secret {text}: {e}")))?;
+    Ok((
+        name.to_owned(),
+        SecretGrant {
+            secret: secret.to_owned(),
+            hosts,
+        },
+    ))
+}
