@@ -9,7 +9,7 @@
 
 use super::{Rendered, Request, expand};
 use handler_types::launch::LaunchFile;
-use handler_types::provider::{Protocol, ProviderModel};
+use handler_types::provider::Protocol;
 use serde_json::{Value, json};
 
 /// Its own window when the model does not say.
@@ -24,6 +24,10 @@ const PROVIDER: &str = "handler";
 /// Not one of the names pi looks for by itself: with those, its catalogue would offer models of vendors
 /// that the sandbox cannot reach.
 const KEY_VARIABLE: &str = "HANDLER_MODEL_KEY";
+
+/// Marks in the ids of the vendor's models that think by a token budget; newer ones refuse a budget and
+/// decide themselves.
+const BUDGET_THINKING: [&str; 5] = ["claude-3", "-4-0", "-4-1", "-4-2", "-4-5"];
 
 /// Files and environment for a provider.
 pub(super) fn render(request: &Request<'_>) -> Rendered {
@@ -59,11 +63,23 @@ fn models(request: &Request<'_>) -> Value {
         "baseUrl": request.endpoint.url,
         "api": api,
         "apiKey": format!("${KEY_VARIABLE}"),
-        "models": [model(request.model)],
+        "models": [model(request)],
     }}})
 }
 
-fn model(model: &ProviderModel) -> Value {
+/// Whether pi has to be told that the model wants no thinking budget: it knows that of its own
+/// catalogue's entries only.
+fn thinks_by_itself(request: &Request<'_>) -> bool {
+    request.protocol == Protocol::Anthropic
+        && request.endpoint.is_of("anthropic.com")
+        && request.model.reasoning == Some(true)
+        && !BUDGET_THINKING
+            .iter()
+            .any(|mark| request.model.id.contains(mark))
+}
+
+fn model(request: &Request<'_>) -> Value {
+    let model = request.model;
     let mut entry = json!({
         "id": model.id,
         "name": model.name.as_deref().unwrap_or(&model.id),
@@ -80,6 +96,10 @@ fn model(model: &ProviderModel) -> Value {
     set(
         "samplingParams",
         model.temperature.map(|t| json!({ "temperature": t })),
+    );
+    set(
+        "compat",
+        thinks_by_itself(request).then(|| json!({ "forceAdaptiveThinking": true })),
     );
     entry
 }

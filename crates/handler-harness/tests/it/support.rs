@@ -5,7 +5,7 @@ use handler_types::harness::{HarnessLaunch, PermissionMode, RenderInput};
 use handler_types::provider::Provider;
 
 /// What stands for the key: must appear in the environment and nowhere else.
-pub(crate) const PHANTOM: &str = "sk-ant-api03-k7Q2wXz9LmP4vB8nR1tY6uHs";
+pub(crate) const PHANTOM: &str = "phantom-k7Q2wXz9LmP4vB8nR1tY6uHs";
 
 /// Anthropic's own API with a key.
 pub(crate) const VENDOR: &str = r#"
