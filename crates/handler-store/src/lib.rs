@@ -1,1 +1,14 @@
-//! SQLite, migrations, event-log files, sealed secret values, folder layout.
+//! What Handler keeps: SQLite rows, event-log files, sealed secret values, hand-written files, and the
+//! folders they lie in.
+//!
+//! This is the only room that opens the database or a secret value. It knows nothing of lifecycles,
+//! conversations or backends: it stores what its callers decided.
+
+pub mod db;
+pub mod log;
+pub mod paths;
+pub mod rows;
+
+pub use db::{OpenError, Store, StoreError};
+pub use log::EventLog;
+pub use paths::Layout;
