@@ -1,0 +1,128 @@
+//! What the engine writes down about a sandbox, and the door to the store that keeps it.
+//!
+//! Invariant: a row exists before anything of a sandbox does and goes after everything of it is gone. Its
+//! intent says what was being done, so that reconcile can finish or undo it.
+
+use crate::driver::Instance;
+use async_trait::async_trait;
+use handler_types::SandboxId;
+use handler_types::sandbox::{SandboxSpec, SandboxState, SandboxView};
+use serde::{Deserialize, Serialize};
+
+/// What is being done to a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Intent {
+    /// It is being made; undone after a crash.
+    Create,
+    /// It is being started again; stopped after a crash.
+    Start,
+    /// It is being stopped; finished after a crash.
+    Stop,
+    /// It is being removed; finished after a crash.
+    Delete,
+}
+
+impl Intent {
+    /// The word that is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Delete => "delete",
+        }
+    }
+
+    /// Reads the stored word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Create, Self::Start, Self::Stop, Self::Delete]
+            .into_iter()
+            .find(|intent| intent.as_str() == word)
+    }
+}
+
+/// One sandbox as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SandboxRow {
+    /// Its id.
+    pub id: SandboxId,
+    /// What was asked for.
+    pub spec: SandboxSpec,
+    /// Free text shown in the filter's events.
+    pub label: String,
+    /// Its last state.
+    pub state: SandboxState,
+    /// What was being done; none: it is at rest.
+    pub intent: Option<Intent>,
+    /// Why it failed, or ended.
+    pub error: Option<String>,
+    /// The instance it runs in, if it runs.
+    pub instance: Option<Instance>,
+    /// Milliseconds since the epoch.
+    pub created_ms: i64,
+    /// Milliseconds since the epoch.
+    pub updated_ms: i64,
+}
+
+impl SandboxRow {
+    /// The name shown: the chosen one, else the id.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.spec.name.as_deref().unwrap_or(self.id.as_str())
+    }
+
+    /// What the API shows of it.
+    #[must_use]
+    pub fn view(&self) -> SandboxView {
+        SandboxView {
+            id: self.id.clone(),
+            name: self.name().to_owned(),
+            backend: self.spec.backend.clone(),
+            state: self.state,
+            error: self.error.clone(),
+            warnings: self
+                .instance
+                .as_ref()
+                .map(|instance| instance.warnings.clone())
+                .unwrap_or_default(),
+            scope: self.spec.scope.clone(),
+            workdir: self.spec.workdir.clone(),
+            network: self.spec.network.clone(),
+            resources: self.spec.resources,
+            lifetime: self.spec.lifetime,
+            labels: self.spec.labels.clone(),
+            created_at: handler_base::clock::rfc3339(self.created_ms),
+            updated_at: handler_base::clock::rfc3339(self.updated_ms),
+        }
+    }
+}
+
+/// Why the store could not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum RowError {
+    /// Another sandbox has this name.
+    #[error("a sandbox named `{0}` exists already")]
+    NameTaken(String),
+    /// No room on the disk.
+    #[error("no space left for the store: {0}")]
+    NoSpace(String),
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The door to the store. Each call is one transaction; when it returns the change survives a crash.
+#[async_trait]
+pub trait SandboxRows: Send + Sync + std::fmt::Debug {
+    /// Adds a row; refuses a name that is taken.
+    async fn insert(&self, row: &SandboxRow) -> Result<(), RowError>;
+    /// Replaces a row. Done also when it does not exist.
+    async fn update(&self, row: &SandboxRow) -> Result<(), RowError>;
+    /// Removes a row. Done also when it does not exist.
+    async fn delete(&self, id: &SandboxId) -> Result<(), RowError>;
+    /// All rows.
+    async fn all(&self) -> Result<Vec<SandboxRow>, RowError>;
+}
