@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, ToolResult};
 use crate::plan::{self, Act, Want};
 use crate::schema;
 use crate::tools::{self, ToolCall};
@@ -72,6 +72,10 @@ pub(crate) fn reply_to(talk: &Conversation) -> Reply {
         match act {
             Act::Fail(status) => return Reply::Failure(*status),
             Act::Say(text) => texts.push(text.clone()),
+            Act::Done(text) => texts.push(match talk.results.last() {
+                Some(result) if result.failed => quote("It was not done:", Some(result)),
+                _ => text.clone(),
+            }),
             Act::Quote(intro) => texts.push(quote(intro, talk.results.last())),
             Act::SaySlowly(words) => {
                 answer.slow = true;
@@ -113,9 +117,9 @@ fn call(want: &Want, talk: &Conversation, answer: &mut Answer, texts: &mut Vec<S
     }
 }
 
-fn quote(intro: &str, result: Option<&String>) -> String {
+fn quote(intro: &str, result: Option<&ToolResult>) -> String {
     let said: String = result
-        .map_or("", |text| text.trim())
+        .map_or("", |result| result.text.trim())
         .chars()
         .take(QUOTE_LIMIT)
         .collect();

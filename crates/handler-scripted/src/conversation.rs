@@ -19,6 +19,15 @@ pub(crate) enum ReadConversationError {
     Field(&'static str),
 }
 
+/// What a tool gave back.
+#[derive(Debug)]
+pub(crate) struct ToolResult {
+    /// Its text, cut to a bounded length.
+    pub(crate) text: String,
+    /// Whether the harness marked it as failed or refused; not every protocol can.
+    pub(crate) failed: bool,
+}
+
 /// What the newest human text was and what has happened since.
 #[derive(Debug, Default)]
 pub(crate) struct Conversation {
@@ -28,8 +37,8 @@ pub(crate) struct Conversation {
     pub(crate) stream: bool,
     /// The newest text a person wrote.
     pub(crate) human: String,
-    /// Texts of the tool results since, oldest first.
-    pub(crate) results: Vec<String>,
+    /// The tool results since, oldest first.
+    pub(crate) results: Vec<ToolResult>,
     /// Tools the harness offers.
     pub(crate) tools: Vec<Tool>,
     /// Present when the answer must be JSON; the schema, or null when none was given.
@@ -71,8 +80,9 @@ impl Conversation {
     }
 
     /// Takes in one tool result.
-    pub(crate) fn tool_result(&mut self, text: &str) {
-        self.results.push(text.chars().take(RESULT_LIMIT).collect());
+    pub(crate) fn tool_result(&mut self, text: &str, failed: bool) {
+        let text = text.chars().take(RESULT_LIMIT).collect();
+        self.results.push(ToolResult { text, failed });
     }
 }
 
@@ -125,7 +135,7 @@ mod tests {
     fn a_new_human_text_starts_the_steps_again() {
         let mut talk = Conversation::default();
         talk.user_text("PLAN:write", false);
-        talk.tool_result("ok");
+        talk.tool_result("ok", false);
         talk.user_text("<system-reminder>be nice</system-reminder>", false);
         talk.user_text(
             "<environment_context>\n<cwd>/w</cwd>\n</environment_context>",
@@ -151,7 +161,7 @@ mod tests {
     #[test]
     fn long_results_are_cut() {
         let mut talk = Conversation::default();
-        talk.tool_result(&"é".repeat(RESULT_LIMIT * 2));
-        assert_eq!(talk.results[0].chars().count(), RESULT_LIMIT);
+        talk.tool_result(&"é".repeat(RESULT_LIMIT * 2), false);
+        assert_eq!(talk.results[0].text.chars().count(), RESULT_LIMIT);
     }
 }

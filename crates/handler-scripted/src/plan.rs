@@ -44,6 +44,8 @@ pub(crate) enum Want {
 pub(crate) enum Act {
     /// Say this.
     Say(String),
+    /// Say this, unless the newest tool result is a failure: then quote that.
+    Done(String),
     /// Say this, then quote the newest tool result.
     Quote(&'static str),
     /// Say so many words with pauses.
@@ -120,7 +122,7 @@ fn write(argument: Option<&str>) -> Vec<Act> {
         .split_once('|')
         .unwrap_or((argument, DEFAULT_CONTENT));
     let (path, content) = (path.to_owned(), content.to_owned());
-    let done = Act::Say(format!("Done: {path} is written."));
+    let done = Act::Done(format!("Done: {path} is written."));
     vec![Act::Call(Want::Write { path, content }), done]
 }
 
@@ -135,7 +137,7 @@ fn edit(argument: Option<&str>) -> Vec<Act> {
             "An edit is written PLAN:edit:path|old|new.".to_owned(),
         )];
     };
-    let done = Act::Say(format!("Done: {path} is edited."));
+    let done = Act::Done(format!("Done: {path} is edited."));
     // Harnesses refuse to edit a file that was not read in the conversation.
     vec![
         Act::Call(Want::Read { path: path.clone() }),

@@ -175,7 +175,8 @@ fn number(schema: &Value) -> Value {
 
 fn plain_text(name: &str, nth: usize) -> String {
     match squeezed(name).as_str() {
-        "label" | "value" | "title" | "option" | "options" | "choices" => {
+        "title" => "Scripted session".to_owned(),
+        "label" | "value" | "option" | "options" | "choices" => {
             format!("Choice {}", nth + 1)
         }
         "header" => "Choice".to_owned(),

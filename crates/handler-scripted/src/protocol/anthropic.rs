@@ -40,7 +40,10 @@ fn read_user(content: &Value, talk: &mut Conversation) {
     let beside_result = blocks.iter().any(|block| block["type"] == "tool_result");
     for block in blocks {
         match block["type"].as_str() {
-            Some("tool_result") => talk.tool_result(&text_of(&block["content"])),
+            Some("tool_result") => {
+                let failed = block["is_error"].as_bool().unwrap_or(false);
+                talk.tool_result(&text_of(&block["content"]), failed);
+            }
             Some("text") => talk.user_text(&text_of(block), beside_result),
             _ => {}
         }

@@ -14,7 +14,7 @@ pub(crate) fn read(body: &Value) -> Result<Conversation, ReadConversationError> 
     for message in messages.ok_or(ReadConversationError::Field("messages"))? {
         match message["role"].as_str() {
             Some("user") => read_user(&message["content"], &mut talk),
-            Some("tool" | "function") => talk.tool_result(&text_of(&message["content"])),
+            Some("tool" | "function") => talk.tool_result(&text_of(&message["content"]), false),
             _ => {}
         }
     }

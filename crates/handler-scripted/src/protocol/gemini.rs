@@ -38,7 +38,8 @@ fn read_parts(parts: &Value, talk: &mut Conversation) {
         .any(|part| part.get("functionResponse").is_some());
     for part in parts {
         if let Some(result) = part.get("functionResponse") {
-            talk.tool_result(&result_text(&result["response"]));
+            let failed = result["response"].get("error").is_some();
+            talk.tool_result(&result_text(&result["response"]), failed);
         } else if part.get("text").is_some() {
             talk.user_text(&text_of(part), beside_result);
         }

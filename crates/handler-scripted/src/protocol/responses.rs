@@ -35,7 +35,7 @@ pub(crate) fn read(body: &Value) -> Result<Conversation, ReadConversationError> 
 fn read_item(item: &Value, talk: &mut Conversation) {
     let kind = item["type"].as_str().unwrap_or("message");
     if kind.ends_with("_call_output") {
-        talk.tool_result(&text_of(&item["output"]));
+        talk.tool_result(&text_of(&item["output"]), false);
     } else if kind == "message" && item["role"] == "user" {
         match item["content"].as_array() {
             Some(parts) => parts

@@ -1,0 +1,7 @@
+//! The scripted model over real sockets, in all four protocols.
+
+mod decode;
+mod picker;
+mod protocols;
+mod server;
+mod wire;
