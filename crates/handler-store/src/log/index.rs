@@ -28,6 +28,23 @@ pub(super) struct Entry {
     pub(super) offset: u64,
 }
 
+impl Entry {
+    /// Whether a line starts there and has the number.
+    pub(super) fn is_line_of(self, log: &File) -> bool {
+        // One byte before tells whether a line ended there.
+        let back = u64::from(self.offset > 0);
+        let mut head = [0; HEAD];
+        let Ok(read) = log.read_at(&mut head, self.offset - back) else {
+            return false;
+        };
+        let line = match back {
+            0 => Some(&head[..read]),
+            _ => head[..read].strip_prefix(b"\n"),
+        };
+        line.and_then(seq_of) == Some(self.seq)
+    }
+}
+
 /// The index in memory and how much of it is in its file.
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -158,7 +175,10 @@ fn extend(
         .into_iter()
         .flatten()
     {
-        check(log, *entry, end).ok_or_else(|| damaged(entry.offset))?;
+        let is_inside = entry.offset < end.bytes && entry.seq <= end.seq;
+        if !is_inside || !entry.is_line_of(log) {
+            return Err(damaged(entry.offset));
+        }
     }
     let start = entries.last().map_or(0, |last| last.offset);
     let mut last_seq = entries.last().map_or(0, |last| last.seq.saturating_sub(1));
@@ -183,24 +203,4 @@ fn extend(
     } else {
         Err(damaged(end.bytes))
     }
-}
-
-/// Whether the line an entry points to starts there and has its number.
-fn check(log: &File, entry: Entry, end: LogEnd) -> Option<()> {
-    if entry.offset >= end.bytes || entry.seq > end.seq {
-        return None;
-    }
-    let mut head = [0; HEAD];
-    let read = log.read_at(&mut head, entry.offset).ok()?;
-    if seq_of(&head[..read])? != entry.seq {
-        return None;
-    }
-    if entry.offset > 0 {
-        let mut before = [0; 1];
-        log.read_exact_at(&mut before, entry.offset - 1).ok()?;
-        if before != *b"\n" {
-            return None;
-        }
-    }
-    Some(())
 }

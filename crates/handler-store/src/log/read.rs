@@ -10,16 +10,10 @@ impl EventLog {
     #[must_use]
     pub fn read_from(&self, after_seq: u64, limit_bytes: u64) -> LogReader {
         let end = self.end();
-        let from = {
-            let index = self.0.index.lock().unwrap_or_else(PoisonError::into_inner);
-            index
-                .before(after_seq.saturating_add(1))
-                .map_or(0, |entry| entry.offset)
-        };
         let from = if after_seq >= end.seq {
             end.bytes
         } else {
-            from
+            self.0.start_of(after_seq + 1)
         };
         LogReader {
             shared: Arc::clone(&self.0),
@@ -36,6 +30,20 @@ impl EventLog {
     #[must_use]
     pub fn tail(&self, n: u64) -> LogReader {
         self.read_from(self.last_seq().saturating_sub(n), u64::MAX)
+    }
+}
+
+impl Shared {
+    /// An offset at or before the line with a number, as near as the index knows.
+    fn start_of(&self, seq: u64) -> u64 {
+        let entry = {
+            let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+            index.before(seq)
+        };
+        // The index saves time and decides nothing: an entry that does not fit is not used.
+        entry
+            .filter(|entry| entry.is_line_of(&self.file))
+            .map_or(0, |entry| entry.offset)
     }
 }
 
