@@ -1,1 +1,45 @@
 //! The egress filter: proxy, allow-list, TLS interception, secret injection.
+//!
+//! One process serves every sandbox of a daemon. A sandbox is known by the Unix listener its bytes
+//! arrive on, never by anything it says. Everything that is decided is decided by the pure modules
+//! (`target`, `decide`, `address`, `scan`); the others only perform it. Values of secrets enter
+//! through the control socket, live in [`settings`](EgressConfig), and leave towards their own
+//! hosts only.
+
+mod accept;
+mod address;
+mod authority;
+mod body;
+mod chain;
+mod config;
+mod connect;
+mod control;
+mod decide;
+mod dial;
+mod events;
+mod exchange;
+mod forward;
+mod headers;
+mod inject;
+mod intercept;
+mod listener;
+mod mask;
+mod process;
+mod refuse;
+mod registry;
+mod report;
+mod resolve;
+mod rewind;
+mod run;
+mod sandbox;
+mod scan;
+mod settings;
+mod target;
+mod trust;
+mod tunnel;
+mod upgrade;
+mod upstream;
+
+pub use chain::{UpstreamProxy, UpstreamProxyError};
+pub use config::{CONTROL_SOCKET_VAR, EgressConfig};
+pub use run::{RunError, run};

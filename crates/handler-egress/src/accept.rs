@@ -1,0 +1,224 @@
+//! Client connections: accepted for a sandbox, read as HTTP, each request led to who answers it.
+//!
+//! A [`Session`] is one HTTP connection of a client: the outer one to the proxy, or the inner one inside
+//! an intercepted tunnel, whose destination is fixed.
+
+use crate::body::ResponseBody;
+use crate::decide::{Reason, Verdict, judge};
+use crate::dial::Dialled;
+use crate::refuse::Refusal;
+use crate::resolve::still_admitted;
+use crate::sandbox::Sandbox;
+use crate::settings::Rules;
+use crate::target::Target;
+use crate::upstream::{Scheme, Slot};
+use crate::{connect, forward, intercept};
+use handler_types::egress::EgressDecision;
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixListener;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+
+/// How long a client may take to send a request's head, also the time an idle connection is kept.
+pub(crate) const HEAD_LIMIT: Duration = Duration::from_secs(30);
+/// Longest request head, bytes.
+pub(crate) const LONGEST_HEAD: usize = 64 * 1024;
+pub(crate) const MOST_HEADERS: usize = 256;
+/// Most a connection buffers in either direction, bytes.
+pub(crate) const LARGEST_BUFFER: usize = 128 * 1024;
+/// Pause after accepting failed (no file descriptors left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The fixed destination of an intercepted tunnel.
+#[derive(Debug, Clone)]
+pub(crate) struct Inside {
+    /// Where it leads.
+    pub(crate) target: Target,
+    /// Whether the client speaks TLS in it.
+    pub(crate) scheme: Scheme,
+}
+
+/// One HTTP connection of a client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Whose it is.
+    pub(crate) sandbox: Arc<Sandbox>,
+    /// Set inside an intercepted tunnel.
+    pub(crate) inside: Option<Inside>,
+    upstream: Mutex<Slot>,
+    /// What the connection is busy with: judged again when the rules change.
+    current: Mutex<Option<(Target, Option<SocketAddr>)>>,
+    permit: Arc<OwnedSemaphorePermit>,
+}
+
+impl Session {
+    fn outer(sandbox: Arc<Sandbox>, permit: OwnedSemaphorePermit) -> Arc<Self> {
+        Arc::new(Self {
+            sandbox,
+            inside: None,
+            upstream: Mutex::new(Slot::Empty),
+            current: Mutex::default(),
+            permit: Arc::new(permit),
+        })
+    }
+
+    /// The session inside a tunnel of this one, over the connection that was made for it.
+    pub(crate) fn inner(&self, inside: Inside, dialled: Dialled, generation: u64) -> Arc<Self> {
+        let current = Some((inside.target.clone(), dialled.address));
+        Arc::new(Self {
+            sandbox: self.sandbox.clone(),
+            inside: Some(inside),
+            upstream: Mutex::new(Slot::Dialled(dialled, generation)),
+            current: Mutex::new(current),
+            permit: self.permit.clone(),
+        })
+    }
+
+    /// Takes the connection outward that is kept, if any.
+    pub(crate) fn take_upstream(&self) -> Slot {
+        let mut slot = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *slot, Slot::Empty)
+    }
+
+    /// Keeps a connection outward for the next request.
+    pub(crate) fn keep_upstream(&self, next: Slot) {
+        *self.upstream.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
+    /// Says what the connection is busy with.
+    pub(crate) fn set_current(&self, target: &Target, address: Option<SocketAddr>) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Some((target.clone(), address));
+    }
+
+    /// Reports a decision about a destination.
+    pub(crate) fn report(&self, rules: &Rules, decision: EgressDecision, target: &Target) {
+        self.sandbox
+            .report(rules, decision, target.to_string(), None, None);
+    }
+
+    fn permitted(&self, rules: &Rules) -> bool {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current
+            .as_ref()
+            .is_none_or(|(target, address)| may_stay(rules, target, *address))
+    }
+}
+
+/// Whether a connection made for `target` may exist under these rules.
+pub(crate) fn may_stay(rules: &Rules, target: &Target, address: Option<SocketAddr>) -> bool {
+    !matches!(judge(&rules.policy, target), Verdict::Denied(_))
+        && address.is_none_or(|address| still_admitted(&rules.policy, target, address))
+}
+
+/// Accepts for a sandbox until the token is cancelled.
+pub(crate) fn start(sandbox: &Arc<Sandbox>, listener: UnixListener, end: CancellationToken) {
+    let accepting = accept(sandbox.clone(), listener);
+    sandbox.spawn("egress listener", async move {
+        end.run_until_cancelled(accepting).await;
+    });
+}
+
+async fn accept(sandbox: Arc<Sandbox>, listener: UnixListener) {
+    loop {
+        let Ok(permit) = sandbox.slots.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let session = Session::outer(sandbox.clone(), permit);
+                sandbox.spawn("egress connection", serve(session, stream));
+            }
+            Err(error) => {
+                tracing::warn!(%error, sandbox = %sandbox.id, "cannot accept");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves HTTP on a connection until it ends, changes to a tunnel, or is no longer allowed.
+///
+/// Boxed: a tunnel in it serves HTTP again, and a type cannot contain itself.
+pub(crate) fn serve<I>(session: Arc<Session>, io: I) -> Pin<Box<dyn Future<Output = ()> + Send>>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    Box::pin(serve_http(session, io))
+}
+
+async fn serve_http<I>(session: Arc<Session>, io: I)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(|request| {
+        let session = session.clone();
+        async move { Ok::<_, Infallible>(answer(&session, request).await) }
+    });
+    let connection = http1::Builder::new()
+        .preserve_header_case(true)
+        .max_header_size(LONGEST_HEAD)
+        .max_headers(MOST_HEADERS)
+        .max_buf_size(LARGEST_BUFFER)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .serve_connection(TokioIo::new(io), service)
+        .with_upgrades();
+    let forbidden = session
+        .sandbox
+        .until_forbidden(|rules| session.permitted(rules));
+    tokio::select! {
+        ended = connection => if let Err(error) = ended {
+            note_end(&session, &error);
+        },
+        () = forbidden => tracing::debug!(sandbox = %session.sandbox.id, "closed by new rules"),
+    }
+}
+
+/// Bytes that are no HTTP have been answered with 400 already; they are reported.
+fn note_end(session: &Session, error: &hyper::Error) {
+    if error.is_parse() {
+        let host = match &session.inside {
+            Some(inside) => inside.target.to_string(),
+            None => "-".to_owned(),
+        };
+        let rules = session.sandbox.rules();
+        let reason = Some(Reason::Malformed.as_str());
+        session
+            .sandbox
+            .report(&rules, EgressDecision::Denied, host, None, reason);
+    }
+    tracing::debug!(%error, sandbox = %session.sandbox.id, "connection ended");
+}
+
+async fn answer(session: &Arc<Session>, request: Request<Incoming>) -> Response<ResponseBody> {
+    let answered = match &session.inside {
+        Some(inside) => intercept::answer(session, inside, request).await,
+        None if request.method() == Method::CONNECT => connect::answer(session, request).await,
+        None => forward::answer(session, request).await,
+    };
+    answered.unwrap_or_else(|refusal| {
+        if let Some(reason) = refusal.denied {
+            let rules = session.sandbox.rules();
+            session.sandbox.report(
+                &rules,
+                EgressDecision::Denied,
+                refusal.host.clone(),
+                None,
+                Some(reason.as_str()),
+            );
+        }
+        Refusal::response(refusal)
+    })
+}

@@ -1,0 +1,247 @@
+//! Reaching the outside through a proxy the machine has to use: `CONNECT`, with Basic credentials
+//! from its URL. Only `http://` proxies; everything goes through tunnels.
+
+use crate::target::{Target, TargetHost};
+use base64::Engine as _;
+use std::fmt;
+use std::io;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use zeroize::Zeroizing;
+
+const LONGEST_ANSWER: usize = 16 * 1024;
+
+/// A proxy between this machine and the outside.
+#[derive(Clone)]
+pub struct UpstreamProxy {
+    host: String,
+    port: u16,
+    authorization: Option<Zeroizing<String>>,
+    except: Vec<String>,
+}
+
+/// Why a proxy of the environment cannot be used. Never shows its credentials.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamProxyError {
+    /// Not an `http://` URL.
+    #[error("the upstream proxy must be an http:// URL with a host")]
+    Scheme,
+    /// The host or port cannot be read.
+    #[error("the host or port of the upstream proxy cannot be read")]
+    Host,
+}
+
+/// Why the proxy gave no tunnel.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChainError {
+    /// It cannot be reached.
+    #[error("the upstream proxy cannot be reached: {0}")]
+    Io(#[from] io::Error),
+    /// It refused.
+    #[error("the upstream proxy answered {0}")]
+    Refused(u16),
+    /// Its answer is not HTTP.
+    #[error("the upstream proxy gave an answer that cannot be read")]
+    Malformed,
+}
+
+impl UpstreamProxy {
+    /// Reads `http://[user:password@]host[:port]` and a `NO_PROXY` list.
+    ///
+    /// # Errors
+    /// When the URL has another scheme, no host or a bad port.
+    pub fn new(url: &str, no_proxy: &str) -> Result<Self, UpstreamProxyError> {
+        let rest = url
+            .strip_prefix("http://")
+            .ok_or(UpstreamProxyError::Scheme)?;
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let (user, place) = match authority.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, authority),
+        };
+        let (host, port) = match place.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').ok_or(UpstreamProxyError::Host)?,
+            None => match place.find(':') {
+                Some(colon) => place.split_at(colon),
+                None => (place, ""),
+            },
+        };
+        let port = match port.strip_prefix(':') {
+            Some(port) => port.parse().map_err(|_| UpstreamProxyError::Host)?,
+            None if port.is_empty() => 80,
+            None => return Err(UpstreamProxyError::Host),
+        };
+        if host.is_empty() || !host.is_ascii() || port == 0 {
+            return Err(UpstreamProxyError::Host);
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            authorization: user.map(basic),
+            except: split_list(no_proxy),
+        })
+    }
+
+    /// The proxy that `HTTPS_PROXY`, `https_proxy`, `HTTP_PROXY` or `http_proxy` names, in this order.
+    ///
+    /// # Errors
+    /// As [`UpstreamProxy::new`].
+    pub fn from_env() -> Result<Option<Self>, UpstreamProxyError> {
+        let first = |names: &[&str]| {
+            names
+                .iter()
+                .filter_map(|name| std::env::var(name).ok())
+                .find(|value| !value.is_empty())
+        };
+        let url = first(&["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"]);
+        let except = first(&["NO_PROXY", "no_proxy"]).unwrap_or_default();
+        url.map(|url| Self::new(&url, &except)).transpose()
+    }
+
+    /// Whether this destination is reached through the proxy.
+    pub(crate) fn applies_to(&self, target: &Target) -> bool {
+        let host = target.host_text();
+        let port = format!(":{}", target.port);
+        !self.except.iter().any(|entry| {
+            let entry = entry.strip_suffix(port.as_str()).unwrap_or(entry);
+            entry == "*"
+                || entry == host
+                || (matches!(target.host, TargetHost::Name(_))
+                    && host
+                        .strip_suffix(entry.trim_start_matches("*.").trim_start_matches('.'))
+                        .is_some_and(|before| before.ends_with('.')))
+        })
+    }
+
+    /// A tunnel through the proxy. The proxy's own address is the owner's choice and not checked.
+    pub(crate) async fn connect(&self, target: &Target) -> Result<TcpStream, ChainError> {
+        let mut stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let mut head = Zeroizing::new(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"));
+        if let Some(value) = &self.authorization {
+            head.push_str("Proxy-Authorization: Basic ");
+            head.push_str(value);
+            head.push_str("\r\n");
+        }
+        head.push_str("\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        match read_status(&mut stream).await? {
+            200..=299 => Ok(stream),
+            status => Err(ChainError::Refused(status)),
+        }
+    }
+}
+
+/// Reads the head of the answer and nothing behind it: what follows belongs to the tunnel.
+async fn read_status(stream: &mut TcpStream) -> Result<u16, ChainError> {
+    let mut head = Vec::with_capacity(256);
+    loop {
+        head.push(stream.read_u8().await?);
+        if head.ends_with(b"\r\n\r\n") || head.ends_with(b"\n\n") {
+            break;
+        }
+        if head.len() >= LONGEST_ANSWER {
+            return Err(ChainError::Malformed);
+        }
+    }
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut response = httparse::Response::new(&mut headers);
+    match response.parse(&head) {
+        Ok(httparse::Status::Complete(_)) => response.code.ok_or(ChainError::Malformed),
+        _ => Err(ChainError::Malformed),
+    }
+}
+
+fn basic(user: &str) -> Zeroizing<String> {
+    let (name, password) = user.split_once(':').unwrap_or((user, ""));
+    let mut plain = Zeroizing::new(percent_decode(name));
+    plain.push(b':');
+    plain.extend_from_slice(&Zeroizing::new(percent_decode(password)));
+    Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(plain.as_slice()))
+}
+
+fn percent_decode(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let pair = after
+            .get(..2)
+            .and_then(|pair| std::str::from_utf8(pair).ok());
+        match pair.map(|pair| u8::from_str_radix(pair, 16)) {
+            Some(Ok(value)) if *byte == b'%' => {
+                out.push(value);
+                rest = &after[2..];
+            }
+            _ => {
+                out.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+fn split_list(list: &str) -> Vec<String> {
+    list.split([',', ' '])
+        .map(|entry| entry.trim().to_ascii_lowercase())
+        .filter(|entry| !entry.is_empty())
+        .collect()
+}
+
+impl fmt::Debug for UpstreamProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UpstreamProxy")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_url_is_read_and_its_password_never_shown() {
+        let proxy = UpstreamProxy::new("http://me:p%40ss@proxy.corp:3128/", "").expect("url");
+        assert_eq!((proxy.host.as_str(), proxy.port), ("proxy.corp", 3128));
+        let given = proxy.authorization.as_ref().expect("credentials");
+        assert_eq!(given.as_str(), "bWU6cEBzcw==");
+        assert!(!format!("{proxy:?}").contains("bWU6"));
+        let bare = UpstreamProxy::new("http://[::1]", "").expect("url");
+        assert_eq!((bare.host.as_str(), bare.port), ("::1", 80));
+        for url in [
+            "https://a:1",
+            "socks5://a",
+            "http://",
+            "http://a:x",
+            "http://a:0",
+        ] {
+            assert!(UpstreamProxy::new(url, "").is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn destinations_of_the_exception_list_are_reached_directly() {
+        let proxy =
+            UpstreamProxy::new("http://p:1", "a.com, .b.org,10.0.0.1,c.net:8080").expect("url");
+        let applies = |text: &str| proxy.applies_to(&Target::parse(text, None).expect(text));
+        for text in [
+            "a.com:443",
+            "x.a.com:443",
+            "x.b.org:1",
+            "10.0.0.1:80",
+            "c.net:8080",
+        ] {
+            assert!(!applies(text), "{text}");
+        }
+        for text in [
+            "aa.com:443",
+            "bb.org:1",
+            "10.0.0.11:80",
+            "c.net:80",
+            "110.0.0.1:80",
+        ] {
+            assert!(applies(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What the program `handler egress` is started with. Settings of sandboxes come later, over the
+//! control socket; nothing secret is in here except the credentials of an upstream proxy.
+
+use crate::chain::{UpstreamProxy, UpstreamProxyError};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Environment variable that names the control socket when the command line does not.
+pub const CONTROL_SOCKET_VAR: &str = "HANDLER_EGRESS_SOCKET";
+
+/// How to run the filter.
+#[derive(Debug, Clone)]
+pub struct EgressConfig {
+    /// Path of the control socket; its folder exists.
+    pub control_socket: PathBuf,
+    /// Proxy through which the outside is reached, if there is one.
+    pub upstream_proxy: Option<UpstreamProxy>,
+    /// More roots to trust for intercepted hosts, PEM, besides the system's.
+    pub extra_roots_pem: Option<String>,
+    /// Names answered here instead of by the system's resolver (lower case). The addresses are
+    /// checked like any others.
+    pub hosts: BTreeMap<String, Vec<IpAddr>>,
+    /// After how long without a sandbox and without a control connection the filter ends.
+    pub idle_exit: Duration,
+    /// Whether this is a process of its own: leaves the terminal's session, forbids core dumps and
+    /// tracing, raises the limit of open files, ends on `SIGTERM`. Off when run inside another program.
+    pub own_process: bool,
+}
+
+impl EgressConfig {
+    /// A filter of its own on this control socket, with everything else as usual.
+    #[must_use]
+    pub fn new(control_socket: PathBuf) -> Self {
+        Self {
+            control_socket,
+            upstream_proxy: None,
+            extra_roots_pem: None,
+            hosts: BTreeMap::new(),
+            idle_exit: Duration::from_secs(600),
+            own_process: true,
+        }
+    }
+
+    /// As [`EgressConfig::new`], chained behind the proxy of the environment, if it names one.
+    ///
+    /// # Errors
+    /// When the environment names a proxy that cannot be used.
+    pub fn from_env(control_socket: PathBuf) -> Result<Self, UpstreamProxyError> {
+        let mut config = Self::new(control_socket);
+        config.upstream_proxy = UpstreamProxy::from_env()?;
+        Ok(config)
+    }
+}

@@ -1,0 +1,323 @@
+//! Whether a destination may be reached: pure, and independent of the length of the allow-list.
+//!
+//! Invariant: what is not understood is refused. The addresses behind a name are judged later, by
+//! `resolve`; both must agree before a byte goes out.
+
+use crate::target::{Target, TargetHost};
+use handler_types::network::{AllowEntry, AllowHost, Enforcement, HOST_ALIAS, NetworkPolicy};
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+/// Why something was refused; the text is part of the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// No entry allows it.
+    Unlisted,
+    /// The sandbox has no network.
+    PolicyNone,
+    /// An address that must not be reached.
+    Address,
+    /// The name has no address.
+    Resolve,
+    /// The destination cannot be read.
+    Name,
+    /// The request line does not fit this proxy.
+    Target,
+    /// `Host` is not the host of the tunnel.
+    Host,
+    /// The TLS server name is not the host of the tunnel.
+    Sni,
+    /// Not HTTP.
+    Malformed,
+}
+
+impl Reason {
+    /// As written in events and refusals.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Unlisted => "unlisted",
+            Self::PolicyNone => "policy none",
+            Self::Address => "address",
+            Self::Resolve => "resolve",
+            Self::Name => "name",
+            Self::Target => "target",
+            Self::Host => "host",
+            Self::Sni => "sni",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+/// What was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It may pass.
+    Allowed,
+    /// It may pass, and is reported as not listed.
+    Unlisted,
+    /// It may not pass.
+    Denied(Reason),
+}
+
+/// Allow-list entries, found by hash.
+#[derive(Debug, Default)]
+pub(crate) struct AllowIndex {
+    exact: HashMap<String, Vec<u16>>,
+    below: HashMap<String, Vec<u16>>,
+    ips: HashSet<(IpAddr, u16)>,
+}
+
+impl AllowIndex {
+    /// Indexes entries.
+    pub(crate) fn new(entries: &[AllowEntry]) -> Self {
+        let mut index = Self::default();
+        for entry in entries {
+            match &entry.host {
+                AllowHost::Exact(name) => insert(&mut index.exact, name, entry.port),
+                AllowHost::Below(parent) => insert(&mut index.below, parent, entry.port),
+                AllowHost::Ip(ip) => {
+                    index.ips.insert((*ip, entry.port));
+                }
+            }
+        }
+        index
+    }
+
+    /// Whether an entry allows the destination.
+    pub(crate) fn lists(&self, target: &Target) -> bool {
+        match &target.host {
+            TargetHost::Ip(ip) => self.names_ip(*ip, target.port),
+            TargetHost::Name(name) => {
+                holds(&self.exact, name, target.port) || self.lists_parent(name, target.port)
+            }
+        }
+    }
+
+    /// Whether an entry is exactly this address and port.
+    pub(crate) fn names_ip(&self, ip: IpAddr, port: u16) -> bool {
+        self.ips.contains(&(ip, port))
+    }
+
+    fn lists_parent(&self, name: &str, port: u16) -> bool {
+        if self.below.is_empty() {
+            return false;
+        }
+        name.match_indices('.')
+            .any(|(dot, _)| holds(&self.below, &name[dot + 1..], port))
+    }
+
+    /// Whether there is no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.below.is_empty() && self.ips.is_empty()
+    }
+
+    fn lists_alias(&self, port: u16) -> bool {
+        holds(&self.exact, HOST_ALIAS, port)
+    }
+}
+
+fn insert(map: &mut HashMap<String, Vec<u16>>, name: &str, port: u16) {
+    let ports = map.entry(name.to_ascii_lowercase()).or_default();
+    if !ports.contains(&port) {
+        ports.push(port);
+    }
+}
+
+fn holds(map: &HashMap<String, Vec<u16>>, name: &str, port: u16) -> bool {
+    map.get(name).is_some_and(|ports| ports.contains(&port))
+}
+
+/// A network policy, indexed.
+#[derive(Debug)]
+pub(crate) enum Policy {
+    /// Nothing.
+    None,
+    /// What is listed.
+    Filtered {
+        /// The list.
+        allow: AllowIndex,
+        /// What happens to the rest.
+        enforcement: Enforcement,
+    },
+    /// Everything public.
+    Open,
+}
+
+impl Policy {
+    /// Indexes a policy.
+    pub(crate) fn new(policy: &NetworkPolicy) -> Self {
+        match policy {
+            NetworkPolicy::None => Self::None,
+            NetworkPolicy::Open => Self::Open,
+            NetworkPolicy::Filtered { allow, enforcement } => Self::Filtered {
+                allow: AllowIndex::new(allow),
+                enforcement: *enforcement,
+            },
+        }
+    }
+
+    /// Whether an entry is exactly this address and port: the one way to reach a private one.
+    pub(crate) fn names_ip(&self, ip: IpAddr, port: u16) -> bool {
+        matches!(self, Self::Filtered { allow, .. } if allow.names_ip(ip, port))
+    }
+}
+
+/// Whether the name stands for the machine the filter runs on.
+pub(crate) fn is_alias(target: &Target) -> bool {
+    target.name() == Some(HOST_ALIAS)
+}
+
+/// Decides about one destination.
+pub(crate) fn judge(policy: &Policy, target: &Target) -> Verdict {
+    if matches!(policy, Policy::None) {
+        return Verdict::Denied(Reason::PolicyNone);
+    }
+    if let Some(name) = target.name() {
+        if name == "localhost" || name.ends_with(".localhost") {
+            return Verdict::Denied(Reason::Address);
+        }
+        if is_alias(target) {
+            return judge_alias(policy, target.port);
+        }
+    }
+    match policy {
+        Policy::None => Verdict::Denied(Reason::PolicyNone),
+        Policy::Open => Verdict::Allowed,
+        Policy::Filtered { allow, .. } if allow.lists(target) => Verdict::Allowed,
+        Policy::Filtered { enforcement, .. } => match enforcement {
+            Enforcement::Enforce => Verdict::Denied(Reason::Unlisted),
+            Enforcement::LogOnly => Verdict::Unlisted,
+        },
+    }
+}
+
+/// Services of the machine itself are reached only when listed, whatever the mode.
+fn judge_alias(policy: &Policy, port: u16) -> Verdict {
+    match policy {
+        Policy::Filtered { allow, .. } if allow.lists_alias(port) => Verdict::Allowed,
+        Policy::Filtered {
+            enforcement: Enforcement::Enforce,
+            ..
+        } => Verdict::Denied(Reason::Unlisted),
+        _ => Verdict::Denied(Reason::Address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filtered(entries: &[&str], enforcement: Enforcement) -> Policy {
+        Policy::new(&NetworkPolicy::Filtered {
+            allow: entries
+                .iter()
+                .map(|text| text.parse().expect(text))
+                .collect(),
+            enforcement,
+        })
+    }
+
+    fn target(text: &str) -> Target {
+        Target::parse(text, None).expect(text)
+    }
+
+    const ENTRIES: &[&str] = &[
+        "example.com:443",
+        "*.wild.org:443",
+        "192.168.1.20:11434",
+        "[2001:db8::1]:443",
+        "host.containers.internal:3000",
+    ];
+
+    #[test]
+    fn enforcing_allows_what_is_listed_and_nothing_else() {
+        let policy = filtered(ENTRIES, Enforcement::Enforce);
+        let unlisted = Verdict::Denied(Reason::Unlisted);
+        for (text, wanted) in [
+            ("example.com:443", Verdict::Allowed),
+            ("EXAMPLE.com:443", Verdict::Allowed),
+            ("example.com:80", unlisted),
+            ("www.example.com:443", unlisted),
+            ("notexample.com:443", unlisted),
+            ("a.wild.org:443", Verdict::Allowed),
+            ("a.b.wild.org:443", Verdict::Allowed),
+            ("wild.org:443", unlisted),
+            ("evilwild.org:443", unlisted),
+            ("a.wild.org:444", unlisted),
+            ("192.168.1.20:11434", Verdict::Allowed),
+            ("192.168.1.21:11434", unlisted),
+            ("[2001:db8:0:0::1]:443", Verdict::Allowed),
+            ("[::ffff:192.168.1.20]:11434", unlisted),
+            ("host.containers.internal:3000", Verdict::Allowed),
+            ("host.containers.internal:3001", unlisted),
+            ("localhost:443", Verdict::Denied(Reason::Address)),
+            ("a.localhost:443", Verdict::Denied(Reason::Address)),
+        ] {
+            assert_eq!(judge(&policy, &target(text)), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn log_only_lets_the_rest_through_as_unlisted_but_not_this_machine() {
+        let policy = filtered(ENTRIES, Enforcement::LogOnly);
+        for (text, wanted) in [
+            ("example.com:443", Verdict::Allowed),
+            ("other.com:443", Verdict::Unlisted),
+            ("host.containers.internal:3000", Verdict::Allowed),
+            (
+                "host.containers.internal:22",
+                Verdict::Denied(Reason::Address),
+            ),
+            ("localhost:3000", Verdict::Denied(Reason::Address)),
+        ] {
+            assert_eq!(judge(&policy, &target(text)), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn open_allows_every_name_but_this_machine_and_none_refuses_all() {
+        for (text, wanted) in [
+            ("other.com:1", Verdict::Allowed),
+            (
+                "host.containers.internal:3000",
+                Verdict::Denied(Reason::Address),
+            ),
+            ("localhost:3000", Verdict::Denied(Reason::Address)),
+        ] {
+            assert_eq!(judge(&Policy::Open, &target(text)), wanted, "{text}");
+            assert_eq!(
+                judge(&Policy::None, &target(text)),
+                Verdict::Denied(Reason::PolicyNone)
+            );
+        }
+    }
+
+    #[test]
+    fn the_index_agrees_with_the_entries_themselves() {
+        let entries: Vec<AllowEntry> = ENTRIES
+            .iter()
+            .map(|text| text.parse().expect(text))
+            .collect();
+        let index = AllowIndex::new(&entries);
+        for host in [
+            "example.com",
+            "x.wild.org",
+            "wild.org",
+            "192.168.1.20",
+            "2001:db8::1",
+        ] {
+            for port in [443, 80, 11434] {
+                let text = if host.contains(':') {
+                    format!("[{host}]:{port}")
+                } else {
+                    format!("{host}:{port}")
+                };
+                assert_eq!(
+                    index.lists(&target(&text)),
+                    entries.iter().any(|entry| entry.matches(host, port)),
+                    "{text}"
+                );
+            }
+        }
+    }
+}

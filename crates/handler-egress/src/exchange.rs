@@ -1,0 +1,197 @@
+//! One request and its response, judged, swapped, streamed. The same for forwarded requests and for those
+//! inside intercepted tunnels.
+
+use crate::accept::Session;
+use crate::body::{RequestBody, ResponseBody, Rewritten};
+use crate::decide::{Verdict, judge};
+use crate::dial::dial;
+use crate::headers::{strip_hop, wanted_upgrade};
+use crate::inject::{HeadError, path_of, rewrite_head};
+use crate::mask::mask;
+use crate::refuse::Refusal;
+use crate::report::RequestReport;
+use crate::scan::{Needles, Scanner};
+use crate::settings::Rules;
+use crate::target::Target;
+use crate::upgrade;
+use crate::upstream::{Scheme, Slot, Upstream, open};
+use handler_types::egress::EgressDecision;
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, EXPECT, HeaderValue, UPGRADE};
+use http::{Request, Response, StatusCode, Uri, Version};
+use hyper::body::Incoming;
+use std::sync::Arc;
+
+/// Sends a request to its destination and gives the response. With `report` the decision about the
+/// destination becomes an event (inside a tunnel it has been one already).
+pub(crate) async fn exchange(
+    session: &Arc<Session>,
+    mut request: Request<Incoming>,
+    target: &Target,
+    scheme: Scheme,
+    report: bool,
+) -> Result<Response<ResponseBody>, Refusal> {
+    let rules = session.sandbox.rules();
+    let decision = match judge(&rules.policy, target) {
+        Verdict::Denied(reason) => return Err(Refusal::denied(target, reason)),
+        Verdict::Allowed => EgressDecision::Allowed,
+        Verdict::Unlisted => EgressDecision::Unlisted,
+    };
+    session.set_current(target, None);
+    let client = wanted_upgrade(request.headers()).map(|_| hyper::upgrade::on(&mut request));
+    let watch = Arc::new(RequestReport::new(
+        session.sandbox.clone(),
+        rules.clone(),
+        target.clone(),
+    ));
+    let (request, given) = prepare(request, &rules, target, scheme, &watch)?;
+    let upstream = obtain(session, &rules, target, scheme).await;
+    if report && !matches!(&upstream, Err(refusal) if refusal.denied.is_some()) {
+        session.report(&rules, decision, target);
+    }
+    watch.given(&given);
+    let (upstream, reused) = upstream?;
+    let (mut response, upstream) =
+        send(session, &rules, upstream, reused, request, target, &watch).await?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(client) = client else {
+            return Err(Refusal::unreachable(
+                target,
+                "it changed the protocol unasked",
+            ));
+        };
+        let server = hyper::upgrade::on(&mut response);
+        upgrade::join(session, client, server, upstream);
+        return Ok(upgrade::answer(response));
+    }
+    session.keep_upstream(Slot::Open(upstream));
+    strip_hop(response.headers_mut());
+    *response.version_mut() = Version::HTTP_11;
+    Ok(mask(response, Needles::for_response(rules, target)))
+}
+
+/// The request as it goes out, and the secrets given in its head.
+fn prepare(
+    request: Request<Incoming>,
+    rules: &Arc<Rules>,
+    target: &Target,
+    scheme: Scheme,
+    watch: &Arc<RequestReport>,
+) -> Result<(Request<RequestBody>, Vec<usize>), Refusal> {
+    let (mut parts, body) = request.into_parts();
+    let upgrade = wanted_upgrade(&parts.headers);
+    strip_hop(&mut parts.headers);
+    // We have said "continue" ourselves.
+    parts.headers.remove(EXPECT);
+    if rules.injects_to(target) {
+        let identity = HeaderValue::from_static("identity");
+        parts.headers.insert(ACCEPT_ENCODING, identity);
+    }
+    let clear = scheme == Scheme::Plain;
+    let mut needles = Needles::for_request(rules.clone(), target, clear);
+    let path = path_of(&parts.uri);
+    let (path, given) =
+        rewrite_head(&mut parts.headers, &path, &needles).map_err(|error| match error {
+            HeadError::Target => Refusal::bad_target(
+                &target.to_string(),
+                "with its secret in it the request line is not valid",
+            ),
+            HeadError::Leak(secret, place) => {
+                watch.leaked(secret, place);
+                Refusal::leak(target, watch.leak().unwrap_or_default())
+            }
+        })?;
+    parts.uri = Uri::from(path);
+    parts.version = Version::HTTP_11;
+    if let Some(protocol) = upgrade {
+        let upgrade = HeaderValue::from_static("upgrade");
+        parts.headers.insert(CONNECTION, upgrade);
+        parts.headers.insert(UPGRADE, protocol);
+    }
+    if parts
+        .headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .any(|value| value != "identity")
+    {
+        // Compressed bytes pass unchanged.
+        needles = needles.only_leaks();
+    }
+    let body = Rewritten::new(body, Scanner::new(needles), Some(watch.clone()));
+    Ok((Request::from_parts(parts, body), given))
+}
+
+/// A connection to the destination, and whether it has been used before.
+async fn obtain(
+    session: &Session,
+    rules: &Rules,
+    target: &Target,
+    scheme: Scheme,
+) -> Result<(Upstream, bool), Refusal> {
+    let kept = session.take_upstream();
+    if let Slot::Open(mut kept) = kept {
+        if kept.fits(target, scheme, rules.generation) && kept.is_ready().await {
+            session.set_current(target, kept.address);
+            return Ok((kept, true));
+        }
+    } else if let Slot::Dialled(dialled, generation) = kept
+        && generation == rules.generation
+    {
+        session.set_current(target, dialled.address);
+        let shared = &session.sandbox.shared;
+        match open(shared, dialled, target, scheme, generation).await {
+            Ok(upstream) => return Ok((upstream, false)),
+            Err(error) => tracing::debug!(%error, %target, "made anew"),
+        }
+    }
+    fresh(session, rules, target, scheme)
+        .await
+        .map(|upstream| (upstream, false))
+}
+
+async fn fresh(
+    session: &Session,
+    rules: &Rules,
+    target: &Target,
+    scheme: Scheme,
+) -> Result<Upstream, Refusal> {
+    let shared = &session.sandbox.shared;
+    let dialled = dial(shared, rules, target)
+        .await
+        .map_err(|error| Refusal::dial(target, &error))?;
+    session.set_current(target, dialled.address);
+    open(shared, dialled, target, scheme, rules.generation)
+        .await
+        .map_err(|error| Refusal::unreachable(target, &error.to_string()))
+}
+
+/// Sends; a request that a kept connection did not take any more is sent once more on a new one.
+async fn send(
+    session: &Session,
+    rules: &Rules,
+    mut upstream: Upstream,
+    reused: bool,
+    request: Request<RequestBody>,
+    target: &Target,
+    watch: &RequestReport,
+) -> Result<(Response<Incoming>, Upstream), Refusal> {
+    let scheme = upstream.scheme;
+    let mut error = match upstream.send(request).await {
+        Ok(response) => return Ok((response, upstream)),
+        Err(error) => error,
+    };
+    if let Some(request) = error.take_message().filter(|_| reused) {
+        upstream = fresh(session, rules, target, scheme).await?;
+        error = match upstream.send(request).await {
+            Ok(response) => return Ok((response, upstream)),
+            Err(error) => error,
+        };
+    }
+    if let Some(secret) = watch.leak() {
+        return Err(Refusal::leak(target, secret));
+    }
+    tracing::debug!(error = %error.error(), %target, "no response");
+    Err(Refusal::unreachable(
+        target,
+        "the connection ended before a response came",
+    ))
+}

@@ -1,0 +1,133 @@
+//! Refusals: one machine-readable shape on every path, and the event that goes with it.
+
+use crate::body::ResponseBody;
+use crate::decide::Reason;
+use crate::dial::DialError;
+use crate::target::{Target, TargetError, printable};
+use bytes::Bytes;
+use handler_types::egress::EgressRefusal;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::{Either, Full};
+
+/// Why a request gets no answer from its destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) error: &'static str,
+    pub(crate) host: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    /// Whether a `denied` event with this reason belongs to it.
+    pub(crate) denied: Option<Reason>,
+}
+
+impl Refusal {
+    /// The policy, or a rule above it, says no.
+    pub(crate) fn denied(target: &Target, reason: Reason) -> Self {
+        let host = target.to_string();
+        let message = match reason {
+            Reason::Unlisted => {
+                format!(
+                    "{host} is not on this sandbox's allow-list; add the entry `{host}` to allow it"
+                )
+            }
+            Reason::PolicyNone => "this sandbox has no network".to_owned(),
+            Reason::Address => format!(
+                "{host} leads to an address of this machine or its private networks; only an entry naming that very address and port can allow it"
+            ),
+            Reason::Resolve => format!("the name in {host} has no address"),
+            Reason::Host => format!("`Host` must name {host}, the host of the tunnel"),
+            Reason::Sni => {
+                format!("the TLS server name must be that of {host}, the host of the tunnel")
+            }
+            Reason::Target | Reason::Name => {
+                format!("the request for {host} cannot be read as one")
+            }
+            Reason::Malformed => "this is not HTTP".to_owned(),
+        };
+        Self::new(host, reason, message)
+    }
+
+    /// The destination cannot be read.
+    pub(crate) fn unreadable(text: &str, error: TargetError) -> Self {
+        Self::new(printable(text), Reason::Name, error.to_string())
+    }
+
+    /// The request line does not fit.
+    pub(crate) fn bad_target(text: &str, message: &str) -> Self {
+        Self::new(printable(text), Reason::Target, message.to_owned())
+    }
+
+    fn new(host: String, reason: Reason, message: String) -> Self {
+        Self {
+            // A name without address is no matter of the allow-list.
+            status: match reason {
+                Reason::Resolve => StatusCode::BAD_GATEWAY,
+                _ => StatusCode::FORBIDDEN,
+            },
+            error: match reason {
+                Reason::Resolve => "handler_egress_unreachable",
+                _ => "handler_egress_denied",
+            },
+            host,
+            reason: reason.as_str().to_owned(),
+            message,
+            denied: Some(reason),
+        }
+    }
+
+    /// A phantom was going to a host it is not for; already reported.
+    pub(crate) fn leak(target: &Target, secret: &str) -> Self {
+        let host = target.to_string();
+        Self {
+            status: StatusCode::FORBIDDEN,
+            error: "handler_egress_leak",
+            message: format!(
+                "the request held the stand-in of secret `{secret}`, which is not for {host}; it was not sent"
+            ),
+            host,
+            reason: "leak".to_owned(),
+            denied: None,
+        }
+    }
+
+    /// The destination is allowed, and cannot be reached or does not answer as it should.
+    pub(crate) fn unreachable(target: &Target, why: &str) -> Self {
+        let host = target.to_string();
+        Self {
+            status: StatusCode::BAD_GATEWAY,
+            error: "handler_egress_unreachable",
+            message: format!("{host} cannot be reached: {why}"),
+            host,
+            reason: "unreachable".to_owned(),
+            denied: None,
+        }
+    }
+
+    /// No connection.
+    pub(crate) fn dial(target: &Target, error: &DialError) -> Self {
+        match error {
+            DialError::Address => Self::denied(target, Reason::Address),
+            DialError::Resolve => Self::denied(target, Reason::Resolve),
+            DialError::Unreachable(why) => Self::unreachable(target, why),
+        }
+    }
+
+    /// The answer.
+    pub(crate) fn response(self) -> Response<ResponseBody> {
+        let body = EgressRefusal {
+            error: self.error.to_owned(),
+            host: self.host,
+            reason: self.reason,
+            message: self.message,
+        };
+        let bytes = serde_json::to_vec(&body).unwrap_or_default();
+        let mut response = Response::new(Either::Left(Full::new(Bytes::from(bytes))));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}

@@ -1,0 +1,166 @@
+//! One sandbox as the filter knows it: its rules, its authority, its listener, its tasks.
+//!
+//! Invariant: everything that works for a sandbox runs in its task set and ends with it; when
+//! [`Sandbox::close`] returns, no connection of it is left and its secrets are wiped.
+
+use crate::authority::{Authority, AuthorityError};
+use crate::chain::UpstreamProxy;
+use crate::events::{Events, Happening};
+use crate::listener::Listening;
+use crate::resolve::Resolver;
+use crate::settings::Rules;
+use crate::trust::Trust;
+use handler_types::egress::EgressDecision;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Connections one sandbox may have at a time; more wait to be accepted.
+const MOST_CONNECTIONS: usize = 4096;
+/// How long closing waits for tasks that were told to end.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What all sandboxes share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Where everything is reported.
+    pub(crate) events: Events,
+    /// Names → addresses.
+    pub(crate) resolver: Resolver,
+    /// The way out of this machine, if it is a proxy.
+    pub(crate) proxy: Option<UpstreamProxy>,
+    /// Whom to believe outside.
+    pub(crate) trust: Trust,
+}
+
+/// A sandbox.
+#[derive(Debug)]
+pub(crate) struct Sandbox {
+    /// Its id.
+    pub(crate) id: String,
+    /// What it shares with the others.
+    pub(crate) shared: Arc<Shared>,
+    /// Its own certificate authority.
+    pub(crate) authority: Authority,
+    /// Room for connections.
+    pub(crate) slots: Arc<Semaphore>,
+    rules: watch::Sender<Arc<Rules>>,
+    listening: Mutex<Option<Listening>>,
+    end: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Sandbox {
+    /// A sandbox without a listener yet.
+    pub(crate) fn new(
+        id: &str,
+        shared: Arc<Shared>,
+        rules: Rules,
+    ) -> Result<Arc<Self>, AuthorityError> {
+        Ok(Arc::new(Self {
+            id: id.to_owned(),
+            shared,
+            authority: Authority::new(id)?,
+            slots: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            rules: watch::Sender::new(Arc::new(rules)),
+            listening: Mutex::default(),
+            end: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        }))
+    }
+
+    /// The rules at this moment.
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        self.rules.borrow().clone()
+    }
+
+    /// Puts other rules in force, for the next request and for the tunnels that live.
+    pub(crate) fn replace_rules(&self, rules: Rules) {
+        self.rules.send_replace(Arc::new(rules));
+    }
+
+    /// Returns as soon as `permits` says no to the rules in force.
+    pub(crate) async fn until_forbidden(&self, permits: impl Fn(&Rules) -> bool) {
+        let mut changes = self.rules.subscribe();
+        loop {
+            let rules = changes.borrow_and_update().clone();
+            if !permits(&rules) {
+                return;
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Starts a task that ends with the sandbox.
+    pub(crate) fn spawn(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let end = self.end.clone();
+        let work = async move {
+            end.run_until_cancelled(work).await;
+        };
+        drop(handler_base::tasks::spawn_named(
+            name,
+            self.tasks.track_future(work),
+        ));
+    }
+
+    /// Listens there from now on, if `next` is given; the listener before it is closed.
+    pub(crate) fn set_listening(&self, next: Option<Listening>) {
+        let mut listening = self
+            .listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *listening = next;
+    }
+
+    /// Whether the listener is still the file at this path.
+    pub(crate) fn listens_at(&self, path: &std::path::Path) -> bool {
+        self.listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(|listening| listening.is_at(path))
+    }
+
+    /// Reports what was decided.
+    pub(crate) fn report(
+        &self,
+        rules: &Rules,
+        decision: EgressDecision,
+        host: String,
+        secret: Option<String>,
+        reason: Option<&str>,
+    ) {
+        self.shared.events.report(Happening {
+            sandbox: &self.id,
+            label: &rules.label,
+            decision,
+            host,
+            secret,
+            reason,
+        });
+    }
+
+    /// Closes the listener and every connection, and forgets the secrets.
+    pub(crate) async fn close(&self) {
+        self.set_listening(None);
+        self.end.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(CLOSE_LIMIT, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(sandbox = %self.id, "some connections have not ended yet");
+        }
+        let generation = self.rules().generation + 1;
+        self.replace_rules(Rules::nothing(generation));
+    }
+}

@@ -1,0 +1,175 @@
+//! Blind tunnels: bytes copied both ways as fast as they come, half-close kept, idle ones ended.
+//!
+//! Invariant: an idle tunnel holds no buffer; a busy one at most one per direction.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Instant;
+
+/// A tunnel through which nothing has come for so long is ended.
+const IDLE_LIMIT: Duration = Duration::from_secs(60 * 60);
+/// Bytes read at a time.
+const CHUNK: usize = 64 * 1024;
+
+/// Bytes that went through a tunnel.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// From the sandbox.
+    pub(crate) out: u64,
+    /// To the sandbox.
+    pub(crate) back: u64,
+}
+
+/// A reading half that tells when bytes are there, so that no buffer has to wait for them.
+trait Readable {
+    async fn readable(&self) -> io::Result<()>;
+    fn try_read(&self, buf: &mut Vec<u8>) -> io::Result<usize>;
+}
+
+macro_rules! readable {
+    ($half:ty) => {
+        impl Readable for $half {
+            async fn readable(&self) -> io::Result<()> {
+                <$half>::readable(self).await
+            }
+            fn try_read(&self, buf: &mut Vec<u8>) -> io::Result<usize> {
+                self.try_read_buf(buf)
+            }
+        }
+    };
+}
+readable!(tokio::net::unix::ReadHalf<'_>);
+readable!(tokio::net::tcp::ReadHalf<'_>);
+
+/// When bytes last came, in milliseconds since the tunnel began.
+struct Activity {
+    began: Instant,
+    last: AtomicU64,
+}
+
+impl Activity {
+    fn touch(&self) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(now, Ordering::Relaxed);
+    }
+
+    /// Returns when nothing has come for `limit`.
+    async fn idle(&self, limit: Duration) {
+        loop {
+            let end = self.began + Duration::from_millis(self.last.load(Ordering::Relaxed)) + limit;
+            if Instant::now() >= end {
+                return;
+            }
+            tokio::time::sleep_until(end).await;
+        }
+    }
+}
+
+/// Copies until both directions have ended, one has failed, or nothing comes any more. `early` was read
+/// from the client before.
+pub(crate) async fn copy(client: UnixStream, server: TcpStream, early: &[u8]) -> Moved {
+    copy_within(client, server, early, IDLE_LIMIT).await
+}
+
+async fn copy_within(
+    mut client: UnixStream,
+    mut server: TcpStream,
+    early: &[u8],
+    limit: Duration,
+) -> Moved {
+    let activity = Activity {
+        began: Instant::now(),
+        last: AtomicU64::new(0),
+    };
+    let (out, back) = (AtomicU64::new(early.len() as u64), AtomicU64::new(0));
+    let (client_read, mut client_write) = client.split();
+    let (server_read, mut server_write) = server.split();
+    let outward = async {
+        server_write.write_all(early).await?;
+        pump(&client_read, &mut server_write, &out, &activity).await
+    };
+    let homeward = pump(&server_read, &mut client_write, &back, &activity);
+    tokio::select! {
+        ended = async { tokio::try_join!(outward, homeward) } => if let Err(error) = ended {
+            tracing::debug!(%error, "tunnel broke");
+        },
+        () = activity.idle(limit) => tracing::debug!("tunnel was idle"),
+    }
+    Moved {
+        out: out.load(Ordering::Relaxed),
+        back: back.load(Ordering::Relaxed),
+    }
+}
+
+/// Copies one direction; its end is passed on as the end of writing.
+async fn pump(
+    from: &impl Readable,
+    to: &mut (impl AsyncWrite + Unpin),
+    count: &AtomicU64,
+    activity: &Activity,
+) -> io::Result<()> {
+    loop {
+        from.readable().await?;
+        let mut buf = Vec::with_capacity(CHUNK);
+        loop {
+            match from.try_read(&mut buf) {
+                Ok(0) => return to.shutdown().await,
+                Ok(read) => {
+                    to.write_all(&buf).await?;
+                    count.fetch_add(read as u64, Ordering::Relaxed);
+                    activity.touch();
+                    let full = buf.len() == buf.capacity();
+                    buf.clear();
+                    if !full {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt as _;
+
+    async fn ends() -> (UnixStream, UnixStream, TcpStream, TcpStream) {
+        let (client, near) = UnixStream::pair().expect("pair");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("listener");
+        let address = listener.local_addr().expect("address");
+        let (far, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (client, near, far.expect("far"), accepted.expect("server").0)
+    }
+
+    #[tokio::test]
+    async fn a_half_closed_tunnel_still_carries_the_other_direction() {
+        let (mut client, near, far, mut server) = ends().await;
+        let copying = tokio::spawn(copy(near, far, b"early "));
+        client.write_all(b"question").await.expect("write");
+        client.shutdown().await.expect("half close");
+        let mut question = String::new();
+        server.read_to_string(&mut question).await.expect("read");
+        assert_eq!(question, "early question");
+        server.write_all(b"answer").await.expect("write");
+        drop(server);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.expect("read");
+        assert_eq!(answer, "answer");
+        assert_eq!(copying.await.expect("task"), Moved { out: 14, back: 6 });
+    }
+
+    #[tokio::test]
+    async fn an_idle_tunnel_ends() {
+        let (_client, near, far, _server) = ends().await;
+        let limit = Duration::from_millis(20);
+        assert_eq!(copy_within(near, far, b"", limit).await, Moved::default());
+    }
+}
