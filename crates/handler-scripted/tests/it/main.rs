@@ -3,5 +3,7 @@
 mod decode;
 mod picker;
 mod protocols;
+mod requests;
 mod server;
+mod tool_lists;
 mod wire;

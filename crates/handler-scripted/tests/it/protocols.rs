@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::decode::{ALL, Protocol, Said, gemini_chunks, plain, request, streamed};
+use crate::decode::{Said, gemini_chunks, plain, streamed};
+use crate::requests::{ALL, Protocol, request};
 use crate::wire::{model, post};
 
 fn tools() -> Vec<(&'static str, Value)> {

@@ -10,7 +10,8 @@ use flate2::write::GzEncoder;
 use handler_scripted::{ScriptedConfig, ScriptedModel};
 use serde_json::{Value, json};
 
-use crate::decode::{ALL, Protocol, plain, request};
+use crate::decode::plain;
+use crate::requests::{ALL, Protocol, request};
 use crate::wire::{model, model_with, post, send};
 
 fn with_key() -> ScriptedModel {
