@@ -2,7 +2,7 @@
 //!
 //! It stands where a vendor's model would, so that genuine agent programs complete whole turns
 //! without a network or a key. It keeps no conversation: every request carries its own history,
-//! and the answer follows from that history alone (see [`plan`](crate::plan) for the words).
+//! and the answer follows from that history alone (see [`plan`] for the words).
 //!
 //! Invariants: it listens on loopback only, a request is bounded before it is read, and nothing
 //! a client sends can panic it.
