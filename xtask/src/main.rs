@@ -1,2 +1,41 @@
-//! Chores of the workspace.
-fn main() {}
+//! Chores of the workspace: `cargo xtask <chore>`.
+//!
+//! | chore | does |
+//! |---|---|
+//! | `guest` | builds the static guest program that the main program embeds |
+//! | `arch` | checks the arrows between crates and the house rules on files |
+//! | `openapi [--check]` | writes (or compares) `openapi/handler.json` |
+//! | `ci` | everything CI runs, in order |
+//! | `bench` | measures against the named peers and prints ratios |
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to its caller")]
+
+mod arch;
+mod bench;
+mod ci;
+mod guest;
+mod openapi;
+mod run;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["guest"] => guest::build(),
+        ["arch"] => arch::check(),
+        ["openapi"] => openapi::write(),
+        ["openapi", "--check"] => openapi::check(),
+        ["ci"] => ci::run_all(),
+        ["bench", rest @ ..] => bench::run(rest),
+        _ => Err(anyhow::anyhow!("usage: cargo xtask guest | arch | openapi [--check] | ci | bench")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Everything CI runs, in the order in which it fails soonest.
+
+use crate::run::{cargo, run};
+use crate::{arch, guest, openapi};
+
+/// Runs it.
+pub(crate) fn run_all() -> anyhow::Result<()> {
+    step("format");
+    run(cargo().args(["fmt", "--all", "--check"]))?;
+    step("arrows");
+    arch::check()?;
+    step("guest");
+    guest::build()?;
+    step("clippy");
+    run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+    step("build");
+    run(cargo().args(["build", "--workspace", "--quiet"]))?;
+    step("description of the API");
+    openapi::check()?;
+    step("tests");
+    run(cargo().args(["test", "--workspace", "--no-fail-fast"]))
+}
+
+fn step(name: &str) {
+    println!("== {name}");
+}
