@@ -1,1 +1,19 @@
-//! Worlds and fakes for tests: a daemon in a scratch home, a fake agent, origin servers.
+//! Worlds and fakes for tests: a real daemon in a scratch home, and origin servers to be reached.
+//!
+//! A [`World`] owns everything that its daemon makes: when it is dropped, the daemon, the filter and every
+//! sandbox of it are gone, whatever the test did.
+
+mod census;
+pub mod origin;
+mod scratch;
+mod skip;
+mod sweep;
+mod wait;
+mod world;
+
+pub use census::{Leftover, Member};
+pub use origin::{HttpOrigin, OriginRequest, TcpOrigin};
+pub use scratch::Scratch;
+pub use skip::skip;
+pub use wait::eventually;
+pub use world::{World, WorldBuilder};

@@ -1,0 +1,4 @@
+//! The testkit tested with a stand-in daemon.
+
+mod origins;
+mod worlds;
