@@ -2,6 +2,11 @@
 //!
 //! Invariant: at most one daemon process is alive in a world, and none after it is dropped.
 
+mod builder;
+mod commands;
+
+pub use builder::WorldBuilder;
+
 use crate::census::{Census, Leftover, Member};
 use crate::scratch::Scratch;
 use crate::sweep::sweep;
@@ -14,7 +19,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,79 +28,6 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long it may take to end when asked.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
-
-/// How long one command may take.
-const COMMAND_WITHIN: Duration = Duration::from_secs(300);
-
-/// How a world is made.
-#[derive(Debug, Default)]
-pub struct WorldBuilder {
-    program: Option<PathBuf>,
-    env: BTreeMap<OsString, OsString>,
-    flags: Vec<OsString>,
-}
-
-impl WorldBuilder {
-    /// Another program than [`World::program`].
-    #[must_use]
-    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
-        self.program = Some(program.into());
-        self
-    }
-
-    /// A variable for the daemon and the command line.
-    #[must_use]
-    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.env.insert(name.into(), value.into());
-        self
-    }
-
-    /// A further argument of `handler serve`.
-    #[must_use]
-    pub fn flag(mut self, flag: impl Into<OsString>) -> Self {
-        self.flags.push(flag.into());
-        self
-    }
-
-    /// Makes the folders; no daemon yet.
-    ///
-    /// # Errors
-    /// When the program or a folder is missing.
-    pub fn prepare(self) -> anyhow::Result<World> {
-        let program = match self.program {
-            Some(program) => program,
-            None => World::program().context(
-                "no `handler` program: build it (cargo build -p handler) or set HANDLER_BIN",
-            )?,
-        };
-        let scratch = Scratch::new()?;
-        let per_sandbox = vec![
-            scratch.folder("state").join("sandboxes"),
-            scratch.folder("run").join("sb"),
-            scratch.folder("run").join("eg"),
-        ];
-        let mut env = scratch.environment();
-        env.extend(self.env);
-        Ok(World {
-            census: Mutex::new(Census::new(scratch.mark(), per_sandbox)),
-            scratch,
-            program,
-            env,
-            flags: self.flags,
-            daemon: None,
-        })
-    }
-
-    /// Makes the world and starts its daemon.
-    ///
-    /// # Errors
-    /// As [`WorldBuilder::prepare`] and [`World::start_daemon`].
-    pub async fn start(self) -> anyhow::Result<World> {
-        let mut world = self.prepare()?;
-        world.start_daemon().await?;
-        Ok(world)
-    }
-}
 
 /// A daemon in a scratch home.
 #[derive(Debug)]
@@ -261,68 +193,6 @@ impl World {
             self.daemon = None;
         }
         Ok(status)
-    }
-
-    /// `handler` with the world's environment, in its work folder; arguments and input are the caller's.
-    #[must_use]
-    pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command.env_clear().envs(&self.env).current_dir(self.work());
-        command
-    }
-
-    /// Runs `handler <args>` to its end.
-    ///
-    /// # Errors
-    /// When it cannot be started or takes over five minutes. A failing status is a result.
-    pub async fn cli(&self, args: &[&str]) -> anyhow::Result<Output> {
-        self.cli_with_input(args, b"").await
-    }
-
-    /// Runs `handler <args>` with standard input.
-    ///
-    /// # Errors
-    /// As [`World::cli`].
-    pub async fn cli_with_input(&self, args: &[&str], input: &[u8]) -> anyhow::Result<Output> {
-        let mut command = tokio::process::Command::from(self.command());
-        command
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = command.spawn().context("start the command line")?;
-        let mut stdin = child.stdin.take().context("its input")?;
-        let input = input.to_vec();
-        let feed = tokio::spawn(async move {
-            // A command that does not read its input closes it; that is no failure.
-            let _ = tokio::io::AsyncWriteExt::write_all(&mut stdin, &input).await;
-        });
-        let output = tokio::time::timeout(COMMAND_WITHIN, child.wait_with_output())
-            .await
-            .with_context(|| format!("handler {}: no end", args.join(" ")))??;
-        feed.abort();
-        self.note();
-        Ok(output)
-    }
-
-    /// Runs `handler <args>`, which must succeed, and returns its standard output.
-    ///
-    /// # Errors
-    /// As [`World::cli`], and when it fails: with both its outputs.
-    pub async fn cli_ok(&self, args: &[&str]) -> anyhow::Result<String> {
-        let output = self.cli(args).await?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if !output.status.success() {
-            bail!(
-                "handler {}: {}\n{}{}",
-                args.join(" "),
-                output.status,
-                text(&output.stdout),
-                text(&output.stderr)
-            );
-        }
-        Ok(text(&output.stdout))
     }
 
     /// A client on the Unix socket.
