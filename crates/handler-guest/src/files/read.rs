@@ -1,0 +1,149 @@
+//! Reading files for the host, chunk by chunk as the connection and the host's credit allow.
+
+use super::{entry, path};
+use crate::conn::{Conn, Source, too_many_jobs};
+use crate::fail;
+use crate::failure::from_errno;
+use handler_types::frame::{encode_file, encode_json};
+use handler_types::guest::{FILE_WINDOW, GuestError, GuestErrorCode, MAX_CHUNK, Message, Reply};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+/// Most reads at once per connection.
+const MOST_READS: usize = 64;
+
+/// A read under way.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    file: OwnedFd,
+    text: String,
+    at: u64,
+    left: u64,
+    credit: u64,
+    /// On the connection's list of sources.
+    queued: bool,
+}
+
+/// Opens a file and starts sending it. Only regular files: others have no end or never answer.
+pub(crate) fn begin(
+    conn: &Conn,
+    id: u32,
+    text: &str,
+    offset: u64,
+    length: Option<u64>,
+) -> Result<Reply, GuestError> {
+    let full = path::decode_absolute(text)?;
+    let mut reads = conn.reads.borrow_mut();
+    if id == 0 || reads.contains_key(&id) || conn.writes.borrow().contains_key(&id) {
+        return Err(fail(
+            GuestErrorCode::Invalid,
+            format!("request id {id} is taken"),
+        ));
+    }
+    if reads.len() >= MOST_READS {
+        return Err(too_many_jobs());
+    }
+    // Without NONBLOCK opening a named pipe would wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let failed = |errno| from_errno(text, errno);
+    let file = open(OsStr::from_bytes(&full), flags, Mode::empty()).map_err(failed)?;
+    let stat = fstat(&file).map_err(failed)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(fail(
+            GuestErrorCode::Invalid,
+            format!("{text}: not a regular file"),
+        ));
+    }
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    // A file that grows while it is read ends where it ended at first; those of /proc say 0.
+    let to_end = if size == 0 {
+        u64::MAX
+    } else {
+        size.saturating_sub(offset)
+    };
+    reads.insert(
+        id,
+        Reading {
+            file,
+            text: text.to_owned(),
+            at: offset,
+            left: length.unwrap_or(u64::MAX).min(to_end),
+            credit: FILE_WINDOW,
+            queued: true,
+        },
+    );
+    conn.ready(Source::Read(id));
+    Ok(Reply::Reading {
+        size,
+        mode: stat.st_mode & 0o7777,
+        modified_ms: entry::modified_ms(&stat),
+    })
+}
+
+/// Gives a read more room.
+pub(crate) fn credit(conn: &Conn, request: u32, bytes: u64) -> Result<(), GuestError> {
+    let mut reads = conn.reads.borrow_mut();
+    let Some(reading) = reads.get_mut(&request) else {
+        let message = format!("no read under way for request {request}");
+        return Err(fail(GuestErrorCode::NotFound, message));
+    };
+    reading.credit = reading.credit.saturating_add(bytes);
+    if !reading.queued {
+        reading.queued = true;
+        conn.ready(Source::Read(request));
+    }
+    Ok(())
+}
+
+/// Adds one frame of the file; whether there is more to send now.
+pub(crate) fn send_chunk(conn: &Conn, request: u32, batch: &mut Vec<u8>) -> bool {
+    let mut reads = conn.reads.borrow_mut();
+    // Cancelled reads are not there any more.
+    let Some(reading) = reads.get_mut(&request) else {
+        return false;
+    };
+    match reading.step(request, batch) {
+        Ok(Next::More) => return true,
+        Ok(Next::NoCredit) => {
+            reading.queued = false;
+            return false;
+        }
+        Ok(Next::Ended) => {}
+        Err(error) => {
+            let failed = Message::Failed { id: request, error };
+            let _ = encode_json(&failed, batch);
+        }
+    }
+    reads.remove(&request);
+    false
+}
+
+enum Next {
+    More,
+    NoCredit,
+    Ended,
+}
+
+impl Reading {
+    fn step(&mut self, request: u32, batch: &mut Vec<u8>) -> Result<Next, GuestError> {
+        if self.left > 0 && self.credit == 0 {
+            return Ok(Next::NoCredit);
+        }
+        let most = self.left.min(self.credit).min(MAX_CHUNK as u64);
+        let mut buffer = vec![0; usize::try_from(most).unwrap_or(MAX_CHUNK)];
+        let count = loop {
+            match rustix::io::pread(&self.file, &mut buffer, self.at) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => break result.map_err(|errno| from_errno(&self.text, errno))?,
+            }
+        };
+        // `buffer` is never longer than a chunk may be.
+        let _ = encode_file(request, &buffer[..count], batch);
+        self.at = self.at.saturating_add(count as u64);
+        self.left -= count as u64;
+        self.credit -= count as u64;
+        Ok(if count == 0 { Next::Ended } else { Next::More })
+    }
+}
