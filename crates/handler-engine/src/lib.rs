@@ -1,12 +1,21 @@
 //! Sandbox lifecycle: driver trait, one owner task per sandbox, guest link, egress link, reconcile.
 
 pub mod driver;
-pub mod error;
+mod engine;
+mod error;
 pub mod filter;
 pub mod folders;
 pub mod guest;
-pub mod phantom;
+pub mod lifecycle;
+mod phantom;
 mod remove_tree;
 pub mod rows;
+mod rows_store;
+#[cfg(any(test, feature = "test-support"))]
+pub mod test_support;
 
+pub use engine::{CreateArgs, EffectProbe, Engine, EngineConfig, EngineTiming, SandboxChange};
 pub use error::{EngineError, Retry, Whose};
+pub use guest::GuestHandle;
+pub use phantom::make_phantom;
+pub use rows_store::StoreRows;

@@ -23,27 +23,6 @@ pub enum Intent {
     Delete,
 }
 
-impl Intent {
-    /// The word that is stored.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Start => "start",
-            Self::Stop => "stop",
-            Self::Delete => "delete",
-        }
-    }
-
-    /// Reads the stored word.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Create, Self::Start, Self::Stop, Self::Delete]
-            .into_iter()
-            .find(|intent| intent.as_str() == word)
-    }
-}
-
 /// One sandbox as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SandboxRow {
@@ -119,8 +98,8 @@ pub enum RowError {
 pub trait SandboxRows: Send + Sync + std::fmt::Debug {
     /// Adds a row; refuses a name that is taken.
     async fn insert(&self, row: &SandboxRow) -> Result<(), RowError>;
-    /// Replaces a row. Done also when it does not exist.
-    async fn update(&self, row: &SandboxRow) -> Result<(), RowError>;
+    /// Replaces a row, its spec only when that changed. Done also when it does not exist.
+    async fn update(&self, row: &SandboxRow, spec_changed: bool) -> Result<(), RowError>;
     /// Removes a row. Done also when it does not exist.
     async fn delete(&self, id: &SandboxId) -> Result<(), RowError>;
     /// All rows.
