@@ -5,10 +5,17 @@
 //! conversations or backends: it stores what its callers decided.
 
 pub mod db;
+pub mod folders;
 pub mod log;
 pub mod paths;
+pub mod providers;
+pub mod redact;
 pub mod rows;
+pub mod secrets;
+mod strict;
 
 pub use db::{OpenError, Store, StoreError};
 pub use log::EventLog;
 pub use paths::Layout;
+pub use redact::Redactor;
+pub use secrets::SecretStore;
