@@ -187,13 +187,13 @@ pub(crate) mod tests {
     #[test]
     fn secrets_that_cannot_be_swapped_are_refused_without_showing_them() {
         for (phantom, value, host) in [
-            ("short", "value", "a.com:443"),
+            ("short", "sHORT", "a.com:443"),
             ("phantom-1", "longer-value", "a.com:443"),
             ("phantom-1", "with space", "a.com:443"),
             ("phantom-1", "with\nline", "a.com:443"),
             ("phantom-1", "vâlue-12", "a.com:443"),
             ("same-text", "same-text", "a.com:443"),
-            ("phantom-1", "value-abc", ""),
+            ("phantom-1", "vALUE-abc", ""),
         ] {
             let error =
                 Rules::new(settings(&[("path", phantom, value, host)]), 1).expect_err("unusable");

@@ -1,0 +1,33 @@
+//! One filter at a time; none for longer than it is needed.
+
+use crate::world::{Filter, enforce, within};
+use handler_egress::{EgressConfig, RunError, run};
+use handler_types::egress::EgressRequest;
+use std::time::Duration;
+
+#[tokio::test]
+async fn a_second_filter_on_the_same_socket_is_refused_and_the_first_lives_on() {
+    let filter = Filter::start(|_| {}).await;
+    let mut config = EgressConfig::new(filter.control_path());
+    config.own_process = false;
+    let error = within("the refusal", run(config)).await.unwrap_err();
+    assert!(matches!(error, RunError::AlreadyRunning(_)), "{error}");
+    filter.control().await;
+}
+
+#[tokio::test]
+async fn a_filter_that_nobody_needs_ends_and_one_with_a_sandbox_does_not() {
+    let mut filter = Filter::start(|config| config.idle_exit = Duration::from_millis(100)).await;
+    let mut control = filter.control().await;
+    filter.put(enforce(&[]), vec![]).await;
+    drop(filter.control().await);
+    // Several times the limit pass with a sandbox, then with only a connection.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert!(!filter.task.is_finished());
+    let sandbox = "s1".to_owned();
+    control.ask(&EgressRequest::Remove { sandbox }).await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert!(!filter.task.is_finished());
+    drop(control);
+    within("the end", &mut filter.task).await.unwrap().unwrap();
+}

@@ -1,0 +1,16 @@
+//! The filter as its neighbours meet it: a control socket, listeners, and origins on this machine.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed expectation is how a test fails"
+)]
+
+mod control;
+mod forward;
+mod intercept;
+mod life;
+mod origin;
+mod policy;
+mod swap;
+mod throughput;
+mod tunnel;
+mod world;

@@ -1,0 +1,180 @@
+//! Servers of this machine that the filter is asked to reach; they remember what they received.
+
+use crate::world::within;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Received {
+    pub(crate) target: String,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: Vec<u8>,
+    /// Whether the body came to its proper end.
+    pub(crate) whole: bool,
+}
+
+pub(crate) type Reply = Response<BoxBody<Bytes, Infallible>>;
+
+pub(crate) struct Origin {
+    pub(crate) port: u16,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+impl Origin {
+    /// Answers every request with what `reply` makes of it.
+    pub(crate) async fn plain(reply: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start(None, reply).await
+    }
+
+    pub(crate) async fn tls(
+        acceptor: TlsAcceptor,
+        reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(Some(acceptor), reply).await
+    }
+
+    async fn start(
+        acceptor: Option<TlsAcceptor>,
+        reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let (seen, reply) = (received.clone(), Arc::new(reply));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (seen, reply, acceptor) = (seen.clone(), reply.clone(), acceptor.clone());
+                tokio::spawn(async move {
+                    match acceptor {
+                        None => serve(stream, seen, reply).await,
+                        Some(acceptor) => {
+                            if let Ok(stream) = acceptor.accept(stream).await {
+                                serve(stream, seen, reply).await;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        Self { port, received }
+    }
+
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+
+    pub(crate) async fn received_count(&self, count: usize) -> Vec<Received> {
+        within("the origin receives", async {
+            while self.received().len() < count {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        self.received()
+    }
+}
+
+async fn serve<S>(
+    stream: S,
+    seen: Arc<Mutex<Vec<Received>>>,
+    reply: Arc<impl Fn(&Received) -> Reply + Send + Sync + 'static>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let (seen, reply) = (seen.clone(), reply.clone());
+        async move {
+            let upgrade = hyper::upgrade::on(&mut request);
+            let (parts, mut body) = request.into_parts();
+            let mut received = Received {
+                target: parts.uri.to_string(),
+                headers: parts.headers,
+                body: Vec::new(),
+                whole: true,
+            };
+            while let Some(frame) = body.frame().await {
+                match frame {
+                    Ok(frame) => {
+                        if let Ok(data) = frame.into_data() {
+                            received.body.extend_from_slice(&data);
+                        }
+                    }
+                    Err(_) => {
+                        received.whole = false;
+                        break;
+                    }
+                }
+            }
+            let response = reply(&received);
+            if response.status() == 101 {
+                tokio::spawn(async move {
+                    let mut echo = TokioIo::new(upgrade.await.unwrap());
+                    let mut buf = [0; 1024];
+                    while let Ok(read @ 1..) = echo.read(&mut buf).await {
+                        echo.write_all(&buf[..read]).await.unwrap();
+                    }
+                });
+            }
+            seen.lock().unwrap().push(received);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
+        .await;
+}
+
+pub(crate) fn text(body: impl Into<Bytes>) -> Reply {
+    Response::new(Full::new(body.into()).boxed())
+}
+
+pub(crate) fn echo(received: &Received) -> Reply {
+    text(received.body.clone())
+}
+
+/// A body made of the pieces that the channel gives, each at once.
+pub(crate) fn streamed(mut pieces: mpsc::Receiver<Bytes>) -> Reply {
+    let frames = futures::stream::poll_fn(move |cx| {
+        pieces
+            .poll_recv(cx)
+            .map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    });
+    Response::new(BodyExt::boxed(StreamBody::new(frames)))
+}
+
+/// A certificate for `host` by an authority of its own: the acceptor and the authority's PEM.
+pub(crate) fn certificate(host: &str) -> (TlsAcceptor, String) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    let issuer = Issuer::new(params, key);
+    let leaf_key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(vec![host.to_owned()])
+        .unwrap()
+        .signed_by(&leaf_key, &issuer)
+        .unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(leaf_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![leaf.der().clone()], key)
+        .unwrap();
+    (TlsAcceptor::from(Arc::new(config)), pem)
+}
