@@ -1,0 +1,67 @@
+//! The certificate bundle of a sandbox: the system's authorities and its own.
+
+use super::system::CA_BUNDLES;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Longest file of authorities that is read, in bytes.
+const MAX_ROOTS: u64 = 16 * 1024 * 1024;
+
+/// Writes the bundle. `extra`: one more file of authorities (a company's), if configured.
+///
+/// Not flushed to the disk: it is written anew at each start.
+pub(super) fn write(path: &Path, extra: Option<&Path>, own: Option<&str>) -> io::Result<()> {
+    let mut bundle = Vec::new();
+    let system = CA_BUNDLES
+        .iter()
+        .map(PathBuf::from)
+        .find(|file| file.is_file());
+    let same = |file: &&Path| system.as_deref().is_none_or(|system| system != *file);
+    for file in system.as_deref().into_iter().chain(extra.filter(same)) {
+        append(&mut bundle, file)?;
+    }
+    bundle.extend_from_slice(own.unwrap_or_default().as_bytes());
+    if std::fs::read(path).is_ok_and(|before| before == bundle) {
+        return Ok(());
+    }
+    let fresh = path.with_extension("new");
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o644);
+    options.open(&fresh)?.write_all(&bundle)?;
+    std::fs::rename(fresh, path)
+}
+
+fn append(bundle: &mut Vec<u8>, file: &Path) -> io::Result<()> {
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
+    std::fs::File::open(file)
+        .map_err(named)?
+        .take(MAX_ROOTS)
+        .read_to_end(bundle)
+        .map_err(named)?;
+    if bundle.last().is_some_and(|byte| *byte != b'\n') {
+        bundle.push(b'\n');
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_authority_comes_after_the_configured_ones() {
+        let folder = tempfile::tempdir().expect("temp");
+        let extra = folder.path().join("extra.pem");
+        std::fs::write(&extra, "EXTRA").expect("writes");
+        let bundle = folder.path().join("ca-bundle.pem");
+        for _again in 0..2 {
+            write(&bundle, Some(&extra), Some("OWN\n")).expect("writes");
+            let text = std::fs::read_to_string(&bundle).expect("reads");
+            assert!(text.ends_with("EXTRA\nOWN\n"));
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).expect("reads").count(), 2);
+        assert!(write(&bundle, Some(Path::new("/nonexistent")), None).is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! The generated files of `/etc`: who one is, what the machine is called, and that names are not looked up.
+
+use handler_types::launch::LaunchFile;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+
+/// Who a sandbox is.
+#[derive(Debug)]
+pub(super) struct Identity<'a> {
+    pub(super) id: &'a str,
+    pub(super) hostname: &'a str,
+    pub(super) user: &'a str,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) home: &'a str,
+    pub(super) shell: &'a str,
+}
+
+/// All of them, read-only.
+pub(super) fn etc(who: &Identity<'_>) -> Vec<LaunchFile> {
+    let host = who.hostname;
+    [
+        ("passwd", passwd(who)),
+        ("group", group(who)),
+        ("hostname", format!("{host}\n")),
+        (
+            "hosts",
+            format!("127.0.0.1 localhost {host}\n::1 localhost ip6-localhost {host}\n"),
+        ),
+        ("machine-id", format!("{}\n", machine_id(who.id))),
+        // Names are the egress filter's work; whoever asks anyway is refused at once, not after a timeout.
+        ("nsswitch.conf", NSSWITCH.to_owned()),
+        (
+            "resolv.conf",
+            "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n".to_owned(),
+        ),
+    ]
+    .map(|(name, content)| LaunchFile {
+        target: format!("/etc/{name}"),
+        content,
+        mode: 0o644,
+        writable: false,
+    })
+    .into()
+}
+
+const NSSWITCH: &str = "passwd: files\ngroup: files\nshadow: files\nhosts: files\n\
+    networks: files\nprotocols: files\nservices: files\nrpc: files\n";
+
+/// The first entry of a uid is its name; programs that ask for `root` find it as well.
+fn passwd(who: &Identity<'_>) -> String {
+    let Identity {
+        user,
+        uid,
+        gid,
+        home,
+        shell,
+        ..
+    } = who;
+    let mut text = format!("{user}:x:{uid}:{gid}:{user}:{home}:{shell}\n");
+    let _ = writeln!(text, "root:x:0:0:root:/root:/usr/sbin/nologin");
+    let _ = writeln!(
+        text,
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin"
+    );
+    text
+}
+
+fn group(who: &Identity<'_>) -> String {
+    format!(
+        "{}:x:{}:\nroot:x:0:\ntty:x:5:\nnogroup:x:65534:\n",
+        who.user, who.gid
+    )
+}
+
+/// Another one per sandbox, the same one at each start; tells nothing about the host.
+fn machine_id(id: &str) -> String {
+    let digest = Sha256::digest(format!("handler machine id {id}"));
+    digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machine_ids_differ_between_sandboxes_and_stay_over_starts() {
+        assert_eq!(machine_id("sb1").len(), 32);
+        assert_eq!(machine_id("sb1"), machine_id("sb1"));
+        assert_ne!(machine_id("sb1"), machine_id("sb2"));
+    }
+
+    #[test]
+    fn the_user_is_named_even_with_uid_0() {
+        let who = Identity {
+            id: "sb",
+            hostname: "sb",
+            user: "agent",
+            uid: 0,
+            gid: 0,
+            home: "/home/agent",
+            shell: "/bin/sh",
+        };
+        assert!(passwd(&who).starts_with("agent:x:0:0:agent:/home/agent:/bin/sh\nroot:x:0:"));
+        assert!(group(&who).starts_with("agent:x:0:\n"));
+    }
+}

@@ -1,0 +1,183 @@
+//! The `native` driver: sandboxes out of kernel namespaces, with nothing to install.
+//!
+//! A sandbox is one PID 1 (`handler-guest`, started by its own launcher), known by pid and start time.
+//! Killing it ends everything inside. The daemon is its sub-reaper; after a daemon restart the
+//! instances go on and are found again by their arguments in `/proc` and by their cgroup folders.
+//! `README.md` says what this backend guarantees and refuses.
+
+mod advice;
+mod api;
+mod ca;
+mod cgroup;
+mod check;
+mod destroy;
+mod files;
+mod observe;
+mod plan;
+mod process;
+mod start;
+mod system;
+
+use async_trait::async_trait;
+use cgroup::CgroupFolders;
+use handler_engine::driver::{Driver, DriverError, Instance, InstancePlan, ObservedInstance};
+use handler_types::SandboxId;
+use handler_types::api::HostCheck;
+use handler_types::sandbox::SandboxSpec;
+use process::{Process, ProcessId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What users call it.
+pub const BACKEND: &str = "native";
+
+/// Settings of the driver.
+#[derive(Debug, Clone)]
+pub struct NativeConfig {
+    /// The `handler-guest` program on this host, statically linked.
+    pub guest_program: PathBuf,
+    /// Folder whose file system sandboxes fill; its free space is checked.
+    pub state_dir: PathBuf,
+    /// Another file of certificate authorities to trust inside (the daemon's `SSL_CERT_FILE`).
+    pub extra_ca_file: Option<PathBuf>,
+    /// Folders that no mount may show, lie in or contain: the daemon's state and secrets.
+    pub private: Vec<PathBuf>,
+    /// Most open files of a process inside.
+    pub open_files: u64,
+}
+
+impl NativeConfig {
+    /// The usual settings.
+    #[must_use]
+    pub fn new(guest_program: PathBuf, state_dir: PathBuf) -> Self {
+        Self {
+            guest_program,
+            state_dir,
+            extra_ca_file: None,
+            private: Vec::new(),
+            open_files: 1 << 20,
+        }
+    }
+}
+
+/// Operates the `native` backend.
+#[derive(Debug)]
+pub struct NativeDriver {
+    config: NativeConfig,
+    cgroups: CgroupFolders,
+    checks: check::Cache,
+}
+
+impl NativeDriver {
+    /// Makes the driver. From here on this process takes in the PID 1s whose launchers have ended.
+    #[must_use]
+    pub fn new(config: NativeConfig) -> Self {
+        // Without it, ended PID 1s are left to the machine's init, which is as good but slower.
+        if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
+            tracing::warn!(%error, "cannot become sub-reaper");
+        }
+        Self {
+            config,
+            cgroups: CgroupFolders::of_this_process(),
+            checks: check::Cache::default(),
+        }
+    }
+}
+
+/// The driver's own words for an instance, as stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference {
+    #[serde(flatten)]
+    process: ProcessId,
+    /// cgroup folders made for it.
+    #[serde(default)]
+    cgroups: Vec<PathBuf>,
+}
+
+fn reference(instance: &Instance) -> Option<Reference> {
+    serde_json::from_value(instance.reference.clone()).ok()
+}
+
+fn process_of(instance: &Instance) -> Option<Process> {
+    reference(instance).and_then(|reference| Process::open(reference.process))
+}
+
+#[async_trait]
+impl Driver for NativeDriver {
+    fn backend(&self) -> &'static str {
+        BACKEND
+    }
+
+    async fn check(&self) -> Vec<HostCheck> {
+        self.checks.get(&self.config, &self.cgroups).await
+    }
+
+    fn accept(&self, spec: &SandboxSpec) -> Result<(), DriverError> {
+        if spec.backend != BACKEND {
+            return Err(DriverError::Invalid(format!(
+                "{} is not {BACKEND}",
+                spec.backend
+            )));
+        }
+        plan::check_spec(spec, &self.config.private)?;
+        let limits = cgroup::limits_of(&spec.resources).map_err(DriverError::Invalid)?;
+        if !spec.strict_limits {
+            return Ok(());
+        }
+        let missing = limits.iter().filter(|limit| limit.asked).find_map(|limit| {
+            self.cgroups
+                .obstacle(limit.controller)
+                .map(|why| (*limit, why))
+        });
+        missing.map_or(Ok(()), |(limit, why)| {
+            Err(start::unenforceable(&limit, &why))
+        })
+    }
+
+    async fn start(&self, plan: &InstancePlan) -> Result<Instance, DriverError> {
+        self.accept(&plan.spec)?;
+        start::start(self, plan).await
+    }
+
+    async fn is_alive(&self, _id: &SandboxId, instance: &Instance) -> bool {
+        process_of(instance).is_some_and(|process| !process.has_ended())
+    }
+
+    async fn wait(&self, _id: &SandboxId, instance: &Instance) {
+        if let Some(process) = process_of(instance) {
+            process.ended().await;
+        }
+    }
+
+    async fn destroy(
+        &self,
+        id: &SandboxId,
+        owner: &str,
+        instance: Option<&Instance>,
+    ) -> Result<(), DriverError> {
+        let reference = instance.and_then(reference);
+        destroy::destroy(&self.cgroups, id, owner, reference.as_ref()).await
+    }
+
+    async fn list_owned(&self, owner: &str) -> Vec<ObservedInstance> {
+        let mut found: BTreeMap<SandboxId, String> = BTreeMap::new();
+        for id in self.cgroups.sandboxes(owner) {
+            if let Ok(id) = id.parse() {
+                found.insert(id, "cgroup".to_owned());
+            }
+        }
+        for owned in observe::owned(owner) {
+            let Ok(id) = owned.sandbox.parse() else {
+                continue;
+            };
+            let kind = if owned.is_init { "PID 1" } else { "launcher" };
+            found.insert(id, format!("{kind}, process {}", owned.process.pid));
+        }
+        found
+            .into_iter()
+            .map(|(id, what)| ObservedInstance { id, what })
+            .collect()
+    }
+}

@@ -1,0 +1,295 @@
+//! From what was asked for to what the launcher does: pure.
+//!
+//! | refused | why |
+//! |---|---|
+//! | a mount on `/proc`, `/dev`, `/sys`, `/run/handler` or below | they are the sandbox's own |
+//! | a mount on `/`, `/usr`, `/etc`, `/tmp` … themselves (below is fine) | it would replace the system |
+//! | two mounts on one target, or one on the home | one would hide the other |
+//! | a source that holds, or lies in, a private folder of the daemon | it would show other sandboxes |
+//! | paths that are not absolute and plain, or hold a zero byte | they mean different things to different readers |
+
+use super::files;
+use super::system::{
+    CA_VARIABLES, EGRESS_PORT, NO_PROXY, OWN_FOLDERS, OWN_TREES, PATH, PROXY_VARIABLES, SYSTEM,
+    SYSTEM_ETC,
+};
+use handler_engine::driver::{DriverError, InstancePlan};
+use handler_types::launch::{CA_BUNDLE, LaunchFile, LaunchMount, LaunchPlan};
+use handler_types::sandbox::SandboxSpec;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+/// User name inside.
+pub(super) const USER: &str = "agent";
+
+/// What the plan needs to know of this host; gathered by the caller.
+#[derive(Debug, Clone)]
+pub(super) struct HostFacts {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// A shell that exists.
+    pub(super) shell: String,
+    /// `RLIMIT_NOFILE` of commands.
+    pub(super) open_files: u64,
+    /// Folders that no mount may show.
+    pub(super) private: Vec<PathBuf>,
+}
+
+/// Where things of one instance are on the host.
+#[derive(Debug, Clone)]
+pub(super) struct InstancePaths {
+    pub(super) home: PathBuf,
+    pub(super) ca_bundle: PathBuf,
+    pub(super) log: PathBuf,
+    pub(super) socket: PathBuf,
+}
+
+impl InstancePaths {
+    pub(super) fn of(plan: &InstancePlan) -> Self {
+        Self {
+            home: plan.dir.join("home"),
+            ca_bundle: plan.dir.join("ca-bundle.pem"),
+            log: plan.dir.join("guest.log"),
+            socket: plan.runtime_dir.join("guest.sock"),
+        }
+    }
+}
+
+/// Refuses a spec that can never be started here.
+pub(super) fn check_spec(spec: &SandboxSpec, private: &[PathBuf]) -> Result<(), DriverError> {
+    plain(&spec.home)?;
+    plain(&spec.workdir)?;
+    let mut targets = BTreeSet::from([spec.home.trim_end_matches('/').to_owned()]);
+    for mount in user_mounts(spec) {
+        plain(&mount.source)?;
+        check_target(&mount.target)?;
+        if let Some(folder) = private.iter().find(|folder| overlap(folder, &mount.source)) {
+            let text = format!(
+                "{} cannot be shown: {} is private",
+                mount.source,
+                folder.display()
+            );
+            return Err(DriverError::Invalid(text));
+        }
+        if !targets.insert(mount.target.clone()) {
+            return Err(DriverError::Invalid(format!(
+                "two mounts on {}",
+                mount.target
+            )));
+        }
+    }
+    for file in &spec.files {
+        plain(&file.target)?;
+        if OWN_TREES
+            .iter()
+            .any(|tree| Path::new(&file.target).starts_with(tree))
+        {
+            return Err(DriverError::Invalid(format!(
+                "no file can be made at {}",
+                file.target
+            )));
+        }
+    }
+    match spec
+        .env
+        .iter()
+        .find(|(name, value)| !is_variable(name, value))
+    {
+        Some((name, _)) => Err(DriverError::Invalid(format!(
+            "{name:?} is no environment variable"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The launcher's plan. `cgroups`: folders to join, made already.
+pub(super) fn launch_plan(
+    plan: &InstancePlan,
+    paths: &InstancePaths,
+    facts: &HostFacts,
+    cgroups: &[PathBuf],
+) -> Result<LaunchPlan, DriverError> {
+    let spec = &plan.spec;
+    check_spec(spec, &facts.private)?;
+    check_own_folders(plan)?;
+    let hostname = plan.id.to_string();
+    Ok(LaunchPlan {
+        id: plan.id.to_string(),
+        owner: plan.owner.clone(),
+        hostname: hostname.clone(),
+        uid: facts.uid,
+        gid: facts.gid,
+        user: USER.to_owned(),
+        home: spec.home.clone(),
+        home_source: text(&paths.home)?,
+        system: system(),
+        mounts: mounts(spec, paths)?,
+        files: generated(plan, facts, &hostname),
+        tmp_mib: 0,
+        socket: text(&paths.socket)?,
+        egress_dir: plan.egress_dir.as_deref().map(text).transpose()?,
+        egress_port: EGRESS_PORT,
+        env: environment(plan, facts),
+        workdir: spec.workdir.clone(),
+        cgroups: cgroups
+            .iter()
+            .map(|folder| text(folder))
+            .collect::<Result<_, _>>()?,
+        open_files: facts.open_files,
+        log: text(&paths.log)?,
+    })
+}
+
+/// A mount must not show the instance's own folders as a whole (something prepared in them may be mounted).
+fn check_own_folders(plan: &InstancePlan) -> Result<(), DriverError> {
+    for mount in user_mounts(&plan.spec) {
+        for own in [&plan.dir, &plan.runtime_dir] {
+            if own.starts_with(&mount.source) {
+                let text = format!(
+                    "{} cannot be shown: Handler's own state is in it",
+                    mount.source
+                );
+                return Err(DriverError::Invalid(text));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn system() -> Vec<String> {
+    let etc = SYSTEM_ETC.iter().map(|name| format!("/etc/{name}"));
+    SYSTEM
+        .iter()
+        .map(|path| (*path).to_owned())
+        .chain(etc)
+        .collect()
+}
+
+/// The project folder at its own path, then the other mounts.
+fn user_mounts(spec: &SandboxSpec) -> Vec<LaunchMount> {
+    let scope = spec.scope.iter().map(|scope| LaunchMount {
+        source: scope.clone(),
+        target: scope.clone(),
+        read_only: false,
+    });
+    let others = spec.mounts.iter().map(|mount| LaunchMount {
+        source: mount.source.clone(),
+        target: mount.target.clone(),
+        read_only: mount.read_only,
+    });
+    scope.chain(others).collect()
+}
+
+fn mounts(spec: &SandboxSpec, paths: &InstancePaths) -> Result<Vec<LaunchMount>, DriverError> {
+    let mut mounts = user_mounts(spec);
+    mounts.push(LaunchMount {
+        source: text(&paths.ca_bundle)?,
+        target: CA_BUNDLE.to_owned(),
+        read_only: true,
+    });
+    mounts.sort_by_key(|mount| Path::new(&mount.target).components().count());
+    Ok(mounts)
+}
+
+fn generated(plan: &InstancePlan, facts: &HostFacts, hostname: &str) -> Vec<LaunchFile> {
+    let mut all = files::etc(&files::Identity {
+        id: plan.id.as_str(),
+        hostname,
+        user: USER,
+        uid: facts.uid,
+        gid: facts.gid,
+        home: &plan.spec.home,
+        shell: &facts.shell,
+    });
+    all.extend(plan.spec.files.iter().map(|file| LaunchFile {
+        target: file.target.clone(),
+        content: file.content.clone(),
+        mode: file.mode & 0o777,
+        writable: file.writable,
+    }));
+    all
+}
+
+fn environment(plan: &InstancePlan, facts: &HostFacts) -> BTreeMap<String, String> {
+    let spec = &plan.spec;
+    let mut env: BTreeMap<String, String> = [
+        ("HANDLER_SANDBOX", plan.id.to_string()),
+        ("HOME", spec.home.clone()),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("LOGNAME", USER.to_owned()),
+        (
+            "PATH",
+            format!("{}/.local/bin:{PATH}", spec.home.trim_end_matches('/')),
+        ),
+        ("SHELL", facts.shell.clone()),
+        ("TERM", "xterm-256color".to_owned()),
+        ("TMPDIR", "/tmp".to_owned()),
+        ("USER", USER.to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    env.extend(
+        CA_VARIABLES
+            .iter()
+            .map(|name| ((*name).to_owned(), CA_BUNDLE.to_owned())),
+    );
+    if plan.egress_dir.is_some() {
+        let proxy = format!("http://127.0.0.1:{EGRESS_PORT}");
+        let pairs = PROXY_VARIABLES.iter().map(|name| (*name, proxy.as_str()));
+        for (name, value) in pairs.chain([("NO_PROXY", NO_PROXY)]) {
+            env.insert(name.to_owned(), value.to_owned());
+            env.insert(name.to_ascii_lowercase(), value.to_owned());
+        }
+    }
+    env.extend(spec.env.clone());
+    env
+}
+
+fn check_target(target: &str) -> Result<(), DriverError> {
+    plain(target)?;
+    let path = Path::new(target);
+    let refused = OWN_FOLDERS.contains(&target)
+        || OWN_TREES.iter().any(|tree| path.starts_with(tree))
+        || target.ends_with('/');
+    if refused {
+        return Err(DriverError::Invalid(format!(
+            "nothing can be mounted on {target}"
+        )));
+    }
+    Ok(())
+}
+
+/// One holds the other, or they are the same.
+fn overlap(folder: &Path, source: &str) -> bool {
+    folder.starts_with(source) || Path::new(source).starts_with(folder)
+}
+
+fn plain(path: &str) -> Result<(), DriverError> {
+    let components = Path::new(path).components();
+    let is_plain = path.starts_with('/')
+        && !path.contains('\0')
+        && components
+            .skip(1)
+            .all(|part| matches!(part, Component::Normal(_)))
+        && path.len() < 4096;
+    if is_plain {
+        Ok(())
+    } else {
+        Err(DriverError::Invalid(format!(
+            "{path:?} is not a plain absolute path"
+        )))
+    }
+}
+
+fn is_variable(name: &str, value: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+}
+
+fn text(path: &Path) -> Result<String, DriverError> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| DriverError::Invalid(format!("{} is not a UTF-8 path", path.display())))
+}
+
+#[cfg(test)]
+mod tests;
