@@ -157,9 +157,7 @@ unsafe fn become_program(prepared: &Prepared, failed: RawFd) -> ! {
         if libc::chdir(prepared.folder.as_ptr()) < 0 {
             give_up(failed, STEP_FOLDER);
         }
-        for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
-        }
+        reset_signals();
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
@@ -177,6 +175,27 @@ unsafe fn become_program(prepared: &Prepared, failed: RawFd) -> ! {
             );
         }
         give_up(failed, STEP_PROGRAM);
+    }
+}
+
+/// Gives every signal its default action. By the system call itself, as the C library keeps two signals
+/// to itself and would leave these ignored if they were inherited so.
+fn reset_signals() {
+    /// Room for the kernel's `struct sigaction` of every architecture; all zero means the default.
+    const DEFAULT: [u64; 8] = [0; 8];
+    /// Size of the kernel's signal sets.
+    const SET: usize = 8;
+    for signal in 1..=64 {
+        // SAFETY: the kernel reads the zeroed structure and writes nothing, as no old action is asked for.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                DEFAULT.as_ptr(),
+                std::ptr::null::<u64>(),
+                SET,
+            );
+        }
     }
 }
 
