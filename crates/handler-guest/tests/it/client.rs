@@ -14,11 +14,15 @@ use std::time::{Duration, Instant};
 /// Longest wait for anything; far above what is needed, as machines are shared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_handler-guest");
+
 /// A running guest.
 pub(crate) struct Sandbox {
     pub(crate) folder: tempfile::TempDir,
     child: Child,
     socket: PathBuf,
+    /// Dies with what is in it when its parent is killed.
+    is_init: bool,
 }
 
 impl Sandbox {
@@ -27,9 +31,31 @@ impl Sandbox {
     }
 
     pub(crate) fn with(more: &[&str]) -> Self {
+        Self::spawn(Command::new(PROGRAM), more)
+    }
+
+    /// As PID 1 of namespaces of its own, with the right to mount there.
+    pub(crate) fn as_init(test: &str) -> Option<Self> {
+        const NAMESPACES: [&str; 4] = ["-rpfm", "--mount-proc", "--kill-child", "--"];
+        let tried = Command::new("unshare")
+            .args(NAMESPACES)
+            .arg("true")
+            .output();
+        if !tried.is_ok_and(|output| output.status.success()) {
+            skip(test, "`unshare` makes no namespaces here");
+            return None;
+        }
+        let mut command = Command::new("unshare");
+        command.args(NAMESPACES).arg(PROGRAM);
+        let mut sandbox = Self::spawn(command, &[]);
+        sandbox.is_init = true;
+        Some(sandbox)
+    }
+
+    fn spawn(mut command: Command, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("guest.sock");
-        let child = Command::new(env!("CARGO_BIN_EXE_handler-guest"))
+        let child = command
             .arg("serve")
             .arg("--socket")
             .arg(&socket)
@@ -43,6 +69,7 @@ impl Sandbox {
             folder,
             child,
             socket,
+            is_init: false,
         }
     }
 
@@ -101,6 +128,11 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         if self.child.try_wait().unwrap().is_some() {
+            return;
+        }
+        if self.is_init {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
             return;
         }
         // Ends what runs below it too, which a kill would leave behind.
@@ -350,6 +382,12 @@ pub(crate) fn shell(command: &str) -> ProcessSpec {
         argv: ["/bin/sh", "-c", command].map(str::to_owned).to_vec(),
         ..ProcessSpec::default()
     }
+}
+
+/// Says that a test was not done. Not with a macro of the standard library, whose text the test
+/// harness hides when the test passes.
+pub(crate) fn skip(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIP {test}: {why}");
 }
 
 /// Waits for a condition.

@@ -1,6 +1,6 @@
 //! Files over the link.
 
-use crate::client::{Host, Sandbox, Seen, wait_for};
+use crate::client::{Host, Sandbox, Seen, skip, wait_for};
 use handler_types::frame::Frame;
 use handler_types::guest::{
     FILE_WINDOW, FileEntry, FileKind, GuestError, GuestErrorCode, Op, Reply,
@@ -436,15 +436,41 @@ fn odd_targets_are_refused_and_never_waited_for() {
 }
 
 #[test]
-fn a_full_file_system_is_told_as_such() {
-    // The size limit of files stands in for a full disk: the same path through the guest.
-    let sandbox = Sandbox::new();
+fn a_full_file_system_is_told_as_such_and_left_clean() {
+    let name = "a_full_file_system_is_told_as_such_and_left_clean";
+    let Some(sandbox) = Sandbox::as_init(name) else {
+        return;
+    };
     let mut host = sandbox.connect();
-    let full = std::path::Path::new("/dev/full");
-    if !full.exists() {
-        eprintln!("SKIP a_full_file_system_is_told_as_such: no /dev/full here");
+    let told = host.run("mkdir full && mount -t tmpfs -o size=1m none full");
+    if told.exit.code != 0 {
+        let why = String::from_utf8_lossy(&told.stderr).into_owned();
+        skip(name, &format!("no tmpfs can be mounted: {why}"));
         return;
     }
-    let told = host.run("echo x > /dev/full");
-    assert_ne!(told.exit.code, 0);
+    let path = sandbox.path("full/file");
+    let error = write(&mut host, &path, &vec![7; 3 << 20]).unwrap_err();
+    assert_eq!(error.code, GuestErrorCode::NoSpace, "{error}");
+    assert!(list(&mut host, &sandbox.path("full"), 1).0.is_empty());
+    write(&mut host, &path, &vec![7; 1 << 19]).unwrap();
+}
+
+#[test]
+fn a_file_that_is_a_mount_point_is_written_in_place() {
+    let name = "a_file_that_is_a_mount_point_is_written_in_place";
+    let Some(sandbox) = Sandbox::as_init(name) else {
+        return;
+    };
+    let mut host = sandbox.connect();
+    let told = host.run("echo long old content > source; : > target; mount --bind source target");
+    if told.exit.code != 0 {
+        let why = String::from_utf8_lossy(&told.stderr).into_owned();
+        skip(name, &format!("nothing can be mounted: {why}"));
+        return;
+    }
+    let path = sandbox.path("target");
+    write(&mut host, &path, b"new").unwrap();
+    assert_eq!(read(&mut host, &path, 0, None).unwrap(), b"new");
+    assert_eq!(std::fs::read(sandbox.path("source")).unwrap(), b"new");
+    assert_no_temporaries(&sandbox);
 }

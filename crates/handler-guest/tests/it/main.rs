@@ -1,9 +1,5 @@
 //! The real program, driven over its socket.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "tests stop at the first surprise, and say loudly what they skip"
-)]
+#![expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
 mod client;
 mod files;

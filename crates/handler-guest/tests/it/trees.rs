@@ -181,12 +181,46 @@ fn ended_processes_leave_nothing_behind() {
 }
 
 #[test]
+fn as_pid_1_it_reaps_orphans_and_obeys_no_signal_from_inside() {
+    let Some(sandbox) = Sandbox::as_init("as_pid_1_it_reaps_orphans") else {
+        return;
+    };
+    let mut host = sandbox.connect();
+    let told = host.run("ps -o pid= -o comm= -p 1; kill -TERM 1; kill -TERM -1; echo $$");
+    let text = String::from_utf8(told.stdout).unwrap();
+    assert!(text.contains("handler-guest"), "{text}");
+    let process = host
+        .start(shell(&daemon_command("echo $PPID > parent; sleep 1000")))
+        .unwrap()
+        .process;
+    pid_in(&sandbox, "parent");
+    // Pids inside are not those outside.
+    host.run("kill -KILL $(cat parent)");
+    assert_eq!(host.exit(process).signal, Some(9));
+    wait_for("nothing is left, not even dead ones", || {
+        let told = host.run("ls -d /proc/[0-9]* | wc -l");
+        // The guest, a supervisor, the shell, `ls` and `wc`, the last two perhaps gone.
+        let count: u32 = String::from_utf8(told.stdout)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        (count <= 5).then_some(())
+    });
+    match host.ask(Op::Stats).unwrap() {
+        Reply::Stats { stats } => assert!(stats.processes >= 1),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(host.ask(Op::Shutdown), Ok(Reply::Done));
+}
+
+#[test]
 fn shutdown_asks_first_then_kills_and_ends_the_guest() {
     let mut sandbox = Sandbox::new();
     let mut host = sandbox.connect();
     let polite = host
         .start(shell(
-            "trap 'echo bye > bye; exit' TERM; echo $$ > polite; while :; do sleep 0.05; done",
+            "trap 'echo bye > bye; exit 0' TERM; echo $$ > polite; while :; do sleep 0.05; done",
         ))
         .unwrap();
     host.start(shell(&daemon_command("sleep 1000"))).unwrap();
