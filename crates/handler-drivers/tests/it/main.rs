@@ -1,0 +1,11 @@
+//! Real sandboxes: what is inside, what is not, and what is left afterwards.
+//!
+//! Run by root, everything runs a second time as an ordinary user (`as_an_ordinary_user.rs`).
+#![expect(clippy::print_stderr, reason = "a skipped test says so")]
+
+mod as_an_ordinary_user;
+mod endings;
+mod inside;
+mod limits;
+mod starting;
+mod world;
