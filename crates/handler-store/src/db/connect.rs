@@ -44,6 +44,8 @@ pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
 
 fn common(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "foreign_keys", true)?;
+    // Memory for pages per connection, in KiB: the daemon is to stay small, and reads are short.
+    db.pragma_update(None, "cache_size", -1024)?;
     // Names in the schema of a damaged file must not run code.
     db.pragma_update(None, "trusted_schema", false)?;
     db.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);

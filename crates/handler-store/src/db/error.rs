@@ -126,7 +126,7 @@ impl From<rusqlite::Error> for StoreError {
 }
 
 /// Whether a unique rule was broken, and on which column.
-pub(crate) fn broken_unique<'e>(error: &'e rusqlite::Error) -> Option<&'e str> {
+pub(crate) fn broken_unique(error: &rusqlite::Error) -> Option<&str> {
     match error {
         rusqlite::Error::SqliteFailure(code, Some(text))
             if code.code == rusqlite::ErrorCode::ConstraintViolation =>

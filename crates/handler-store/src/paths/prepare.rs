@@ -207,7 +207,7 @@ mod tests {
             );
             return;
         }
-        std::fs::create_dir(&layout.state.parent().expect("parent")).expect("parent");
+        std::fs::create_dir(layout.state.parent().expect("parent")).expect("parent");
         std::fs::create_dir(&layout.state).expect("state");
         std::os::unix::fs::chown(&layout.state, Some(12345), None).expect("chown");
         let error = layout.prepare().expect_err("foreign owner");

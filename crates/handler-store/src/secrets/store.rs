@@ -269,3 +269,26 @@ fn lock_path(file: &Path) -> PathBuf {
     name.push(".lock");
     PathBuf::from(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_number_of_secrets_is_bounded() {
+        let dir = tempfile::tempdir().expect("temp folder");
+        let store = SecretStore::new(dir.path().join("sealed"), dir.path().join("key"));
+        let cipher = store.0.first_key().expect("key");
+        let value = || SecretValue::new("x".to_owned());
+        let entries = (0..MAX_SECRETS)
+            .map(|n| format!("n{n}"))
+            .map(|path| (path.clone(), Entry::seal(&cipher, &path, &value())))
+            .collect();
+        store.0.save(&cipher, entries).expect("a full store");
+        let more = store.set("more", value(), None).await;
+        assert!(matches!(more, Err(SecretError::TooMany)));
+        store.set("n0", value(), None).await.expect("over another");
+        assert!(store.remove("n1").await.expect("remove"));
+        store.set("more", value(), None).await.expect("room again");
+    }
+}

@@ -125,7 +125,7 @@ fn fill_then_recover(path: &Path, make_room: impl FnOnce()) {
     assert!(matches!(error, LogError::NoSpace { .. }), "{error}");
     let last = log.last_seq();
     assert!(
-        last > 0 && last % 2 == 0,
+        last > 0 && last.is_multiple_of(2),
         "a batch is written whole: {last}"
     );
     let bytes = std::fs::metadata(path).expect("meta").len();

@@ -1,6 +1,8 @@
 //! Measures the figures the design asks for and prints them. Run with
 //! `cargo test -p handler-store [--release] --test it figures -- --ignored --nocapture --test-threads=1`.
 
+#![expect(clippy::print_stdout, reason = "the figures are what it is for")]
+
 use crate::fixtures::{sandbox, store};
 use handler_store::log::{EventLog, seq_of};
 use handler_store::rows::{PageRequest, SandboxFilter};

@@ -1,11 +1,16 @@
 //! The store against real files in temporary folders.
 
 mod children;
+mod crash;
 mod event_log;
 mod event_log_faults;
 mod figures;
 mod fixtures;
+mod folders;
 mod idempotency;
 mod migrations;
+mod providers;
+mod resolve;
 mod sandboxes;
+mod secrets;
 mod sessions;
