@@ -18,4 +18,5 @@ pub use engine::{CreateArgs, EffectProbe, Engine, EngineConfig, EngineTiming, Sa
 pub use error::{EngineError, Retry, Whose};
 pub use guest::GuestHandle;
 pub use phantom::make_phantom;
+pub use remove_tree::remove_tree as remove_folder;
 pub use rows_store::StoreRows;

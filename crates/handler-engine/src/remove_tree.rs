@@ -20,7 +20,7 @@ const DEEPEST: usize = 40;
 ///
 /// # Errors
 /// The first error, with what it was about; the rest was removed as far as possible.
-pub(crate) fn remove_tree(path: &Path) -> Result<(), std::io::Error> {
+pub fn remove_tree(path: &Path) -> Result<(), std::io::Error> {
     let named = |errno: Errno| {
         let error = std::io::Error::from(errno);
         std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
