@@ -195,7 +195,7 @@ mod tests {
         std::os::unix::fs::symlink(&outside, root.join("a/link")).expect("link");
         std::os::unix::fs::symlink("/nowhere", root.join("a/b/dangling")).expect("link");
         for closed in ["a/b/c", "a/b", "a"] {
-            let none = std::fs::Permissions::from_mode(0);
+            let none = std::fs::Permissions::from_mode(0o000);
             std::fs::set_permissions(root.join(closed), none).expect("closed");
         }
         remove_tree(&root).expect("removed");
