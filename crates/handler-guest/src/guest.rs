@@ -15,7 +15,8 @@ use std::rc::Rc;
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// Above this many bytes of output held for all processes together each gets the small window.
+/// Above this many bytes of output held for all processes together those without a host get the small
+/// window.
 const OUTPUT_BUDGET: u64 = 64 * 1024 * 1024;
 /// The small window in bytes.
 const SMALL_WINDOW: u64 = 64 * 1024;
@@ -68,12 +69,13 @@ impl Guest {
         }))
     }
 
-    /// Output window of a process at this moment, in bytes.
-    pub(crate) fn output_window(&self) -> u64 {
-        if self.held.get() > OUTPUT_BUDGET {
-            SMALL_WINDOW
-        } else {
+    /// Output window of a process at this moment, in bytes. Only those nobody takes output from are
+    /// narrowed: a host may use the whole window of the others before it acknowledges anything.
+    pub(crate) fn output_window(&self, attached: bool) -> u64 {
+        if attached || self.held.get() <= OUTPUT_BUDGET {
             OUTPUT_WINDOW
+        } else {
+            SMALL_WINDOW
         }
     }
 

@@ -114,7 +114,7 @@ pub enum Op {
         /// First offset still needed.
         up_to: u64,
     },
-    /// Closes standard input once all input up to `at` has been taken.
+    /// Closes standard input once all input up to `at` has been taken. On a terminal this types Ctrl-D.
     CloseStdin {
         /// The process.
         process: ProcessNumber,
@@ -151,11 +151,11 @@ pub enum Op {
         /// Absolute path.
         path: String,
     },
-    /// Lists a folder. Answer: [`Reply::Entries`].
+    /// Lists a folder, which may itself be named by a link. Answers: [`Reply::Entries`].
     List {
         /// Absolute path.
         path: String,
-        /// 1 = the folder itself only; at most 32.
+        /// 1 = what is in the folder itself only; at most 32.
         depth: u32,
     },
     /// Makes a folder.
@@ -200,17 +200,18 @@ pub enum Op {
         /// Bytes.
         bytes: u64,
     },
-    /// Stops a read or a write under way.
+    /// Stops a read or a write under way; after the answer nothing more comes for it.
     CancelFile {
         /// Its request id.
         request: u32,
     },
     /// Writes a file from the file frames that follow with this request's id; the empty one ends it. It is written
-    /// beside its place and renamed, so a reader never sees half of it. Answer, at the end: [`Reply::Written`].
+    /// beside its place and renamed, so a reader never sees half of it. A link is written through. Answer, at the
+    /// end: [`Reply::Written`].
     Write {
         /// Absolute path.
         path: String,
-        /// Permission bits of a new file (default 0644).
+        /// Permission bits of a new file (default 0644); one that exists keeps its own.
         mode: Option<u32>,
         /// Make parent folders.
         parents: bool,
@@ -225,14 +226,14 @@ pub enum Op {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessSpec {
-    /// Chosen by the host; starting twice with one key starts once.
+    /// Chosen by the host, at most 256 bytes; starting twice with one key starts once. Empty: no key.
     pub key: String,
     /// Program and arguments; the program is looked up in `PATH` when it has no slash.
     pub argv: Vec<String>,
     /// Added to the sandbox's environment; an empty value is a value.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Working folder; default the sandbox's.
+    /// Working folder, absolute, written like [`FileEntry::path`]; default the sandbox's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// Whether standard input is a pipe from the host; else it is empty.
@@ -241,10 +242,11 @@ pub struct ProcessSpec {
     /// Runs on a terminal of this size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tty: Option<TtySize>,
-    /// The whole tree is killed after so long, in milliseconds.
+    /// The whole tree is killed after so long, in milliseconds, not 0. Counts until the process itself ends:
+    /// what it leaves in the background then stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Free text for the host, kept with the process.
+    /// Free text for the host, at most 4096 bytes, kept with the process.
     #[serde(default)]
     pub tag: String,
 }
@@ -297,7 +299,8 @@ pub enum Message {
         /// How.
         exit: Exit,
     },
-    /// All output of an ended process has been sent on this connection (`end` is its total length).
+    /// All output of an ended process has been sent on this connection (`end` is its total length). What a
+    /// descendant in the background still writes a moment after the process's end is not part of it.
     OutputEnd {
         /// The process.
         process: ProcessNumber,
@@ -455,7 +458,8 @@ pub enum FileKind {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FileEntry {
-    /// Absolute path; bytes that are not UTF-8 are written as `\xNN`, a backslash as `\\`.
+    /// Absolute path; bytes that are not UTF-8 are written as `\xNN`, a backslash as `\\`. Paths in requests are
+    /// read the same way.
     pub path: String,
     /// What it is.
     pub kind: FileKind,

@@ -19,7 +19,7 @@ pub(super) async fn feed(process: Rc<Process>, fd: AsyncFd<OwnedFd>) {
         result = write_all(&process, &fd) => result.is_ok(),
         () = process.wait_exit() => false,
     };
-    if ended_by_host && process.master.is_some() {
+    if ended_by_host && process.tty.get().is_some() {
         let _ = write(&fd, END_OF_INPUT).await;
     }
     drop(fd);

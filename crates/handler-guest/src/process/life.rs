@@ -52,6 +52,7 @@ pub(super) async fn live(
     };
     exit.timed_out = process.timed_out.get();
     process.exit.set(Some(exit));
+    process.master.take();
     process.exited.notify_waiters();
     guest.broadcast(&Message::Exited {
         process: process.number,

@@ -52,7 +52,8 @@ pub(crate) struct Process {
     /// Requests to answer when it does, or fails to.
     starters: RefCell<Vec<(Weak<Conn>, u32)>>,
     tty: Cell<Option<TtySize>>,
-    master: Option<OwnedFd>,
+    /// Its terminal, until it ends.
+    master: RefCell<Option<OwnedFd>>,
     has_input: bool,
     pub(crate) exit: Cell<Option<Exit>>,
     /// Told to everyone waiting when `exit` is set.
@@ -107,6 +108,12 @@ impl Process {
         self.output_complete() && self.ring.borrow().held() == 0
     }
 
+    /// Room for output under the window of this moment, in bytes.
+    fn room(&self, guest: &Guest) -> usize {
+        let attached = self.attached.borrow().is_some();
+        self.ring.borrow().room(guest.output_window(attached))
+    }
+
     /// Waits for the end of the command itself.
     async fn wait_exit(&self) {
         loop {
@@ -137,6 +144,8 @@ impl Process {
             queued: false,
             end_sent: false,
         });
+        // An attached process has a wider window.
+        self.room.notify_waiters();
         self.output_changed();
         Ok(())
     }
@@ -233,8 +242,12 @@ impl Process {
     /// Sets the terminal's size.
     pub(crate) fn resize(&self, size: TtySize) -> Result<(), GuestError> {
         prepare::check_size(size)?;
-        let Some(master) = &self.master else {
-            return Err(fail(GuestErrorCode::Invalid, "the process has no terminal"));
+        let master = self.master.borrow();
+        let Some(master) = master.as_ref() else {
+            return Err(fail(
+                GuestErrorCode::Invalid,
+                "the process has no terminal, or ended",
+            ));
         };
         prepare::set_size(master, size).map_err(|errno| from_errno("terminal size", errno))?;
         self.tty.set(Some(size));

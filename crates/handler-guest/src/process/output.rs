@@ -112,7 +112,7 @@ async fn wait_for_room(guest: &Guest, process: &Process) -> usize {
         if process.forgotten.get() {
             return 0;
         }
-        let room = process.ring.borrow().room(guest.output_window());
+        let room = process.room(guest);
         if room > 0 {
             let share = room / process.open_outputs.get().max(1);
             return share.max(LEAST.min(room));

@@ -73,7 +73,7 @@ pub(crate) fn start(
         running: Cell::new(false),
         starters: RefCell::new(vec![(Rc::downgrade(conn), id)]),
         tty: Cell::new(spec.tty),
-        master: ends.master,
+        master: RefCell::new(ends.master),
         has_input,
         exit: Cell::new(None),
         exited: Notify::new(),

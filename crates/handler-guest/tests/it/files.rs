@@ -323,6 +323,25 @@ fn a_deep_tree_is_listed_in_order_and_links_are_not_followed() {
 }
 
 #[test]
+fn a_list_without_end_is_cut_and_said_to_be() {
+    let sandbox = Sandbox::new();
+    let mut host = sandbox.connect();
+    let told = host.run("mkdir many && cd many && seq 100100 | xargs touch");
+    assert_eq!(told.exit.code, 0);
+    let (entries, truncated) = list(&mut host, &sandbox.path("many"), 2);
+    assert!(truncated);
+    assert_eq!(entries.len(), 100_000);
+    assert!(entries.is_sorted_by(|one, other| one.path < other.path));
+    let path = sandbox.path("many");
+    host.ask(Op::Remove {
+        path: path.clone(),
+        recursive: true,
+    })
+    .unwrap();
+    assert!(!std::fs::exists(path).unwrap());
+}
+
+#[test]
 fn removing_takes_all_below_and_never_what_links_point_to() {
     let sandbox = Sandbox::new();
     let mut host = sandbox.connect();

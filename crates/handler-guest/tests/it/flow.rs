@@ -228,7 +228,9 @@ fn both_streams_get_their_turn() {
     let mut host = sandbox.connect();
     let process = host.shell("cat /dev/zero & cat /dev/zero >&2");
     let (mut out, mut err) = (0u64, 0u64);
-    while out + err < 16 * 1024 * 1024 {
+    // How much each gets is the scheduler's affair too; starving would be the guest's.
+    while out.min(err) < 1 << 20 {
+        assert!(out + err < 512 << 20, "{out} and {err}");
         let (offset, stream, data) = host.piece(process).unwrap();
         let up_to = offset + data.len() as u64;
         host.send_as(0, Op::Ack { process, up_to });
@@ -237,5 +239,4 @@ fn both_streams_get_their_turn() {
             _ => err += data.len() as u64,
         }
     }
-    assert!(out > 2 << 20 && err > 2 << 20, "{out} and {err}");
 }

@@ -293,3 +293,48 @@ fn statistics_count_what_runs() {
     assert!(during.cpu_ms > before.cpu_ms);
     assert!(during.memory_bytes > before.memory_bytes);
 }
+
+#[test]
+fn spent_processes_are_forgotten_oldest_first_and_those_with_output_kept() {
+    let sandbox = Sandbox::new();
+    let mut host = sandbox.connect();
+    let kept = host.start(shell("echo unread")).unwrap().process;
+    let quiet = ProcessSpec {
+        argv: vec!["true".to_owned()],
+        ..ProcessSpec::default()
+    };
+    let mut last = kept;
+    // In groups, as the machine may bear few processes at once.
+    for _ in 0..55 {
+        let ids = [(); 20].map(|()| {
+            host.send(Op::Start {
+                spec: quiet.clone(),
+            })
+        });
+        for id in ids {
+            match host.answer(id).unwrap() {
+                Reply::Started { process } => last = process.process,
+                other => panic!("{other:?}"),
+            }
+            host.exit(last);
+        }
+    }
+    assert_eq!(last, kept + 1100);
+    let id = host.send(Op::Processes);
+    let mut known = Vec::new();
+    loop {
+        match host.answer(id).unwrap() {
+            Reply::Processes { processes, more } => {
+                known.extend(processes.into_iter().map(|info| info.process));
+                if !more {
+                    break;
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(known.len() <= 1024 + 1 + 20, "{} known", known.len());
+    assert!(known.len() >= 1024, "{} known", known.len());
+    assert!(known.contains(&kept) && known.contains(&last));
+    assert!(!known.contains(&(kept + 1)));
+}

@@ -182,7 +182,7 @@ fn ended_processes_leave_nothing_behind() {
 
 #[test]
 fn as_pid_1_it_reaps_orphans_and_obeys_no_signal_from_inside() {
-    let Some(sandbox) = Sandbox::as_init("as_pid_1_it_reaps_orphans") else {
+    let Some(mut sandbox) = Sandbox::as_init("as_pid_1_it_reaps_orphans") else {
         return;
     };
     let mut host = sandbox.connect();
@@ -211,7 +211,12 @@ fn as_pid_1_it_reaps_orphans_and_obeys_no_signal_from_inside() {
         Reply::Stats { stats } => assert!(stats.processes >= 1),
         other => panic!("{other:?}"),
     }
-    assert_eq!(host.ask(Op::Shutdown), Ok(Reply::Done));
+    // From outside the same signal counts.
+    let unshare = sandbox.pid();
+    let list = std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
+    let init = rustix::process::Pid::from_raw(list.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(init, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(sandbox.wait_end(), Some(0));
 }
 
 #[test]
