@@ -11,11 +11,12 @@
 mod append;
 mod blocks;
 mod index;
+mod locked;
 mod open;
 mod read;
 
 use index::Index;
-use std::fs::File;
+use locked::LockedFile;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -92,7 +93,7 @@ pub struct EventLog(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
-    file: File,
+    file: LockedFile,
     writer: Mutex<append::Writer>,
     index: Mutex<Index>,
     end: watch::Sender<LogEnd>,

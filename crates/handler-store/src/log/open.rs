@@ -3,6 +3,7 @@
 use super::append::Writer;
 use super::blocks::{HEAD, seq_of};
 use super::index::Index;
+use super::locked::LockedFile;
 use super::{EventLog, LogEnd, LogError, Shared, io_error};
 use std::fs::File;
 use std::io;
@@ -15,7 +16,8 @@ use tokio::sync::watch;
 const STEP: u64 = 64 * 1024;
 
 impl EventLog {
-    /// Opens a log (0600, made when missing; its folder must exist). Only one may have it open.
+    /// Opens a log (0600, made when missing; its folder must exist). Only one may have it open: it is
+    /// free again when the last clone and the last reader are dropped.
     ///
     /// # Errors
     /// [`LogError`]; a damaged log is left as it is.
@@ -29,7 +31,11 @@ impl EventLog {
             .mode(0o600)
             .open(path)
             .map_err(io)?;
-        lock(&file, path)?;
+        let file = LockedFile::new(file)
+            .map_err(io)?
+            .ok_or_else(|| LogError::AlreadyOpen {
+                path: path.to_owned(),
+            })?;
         let end = find_end(&file, path)?;
         let index = Index::open(&file, path, end)?;
         Ok(Self(Arc::new(Shared {
@@ -40,16 +46,6 @@ impl EventLog {
             end: watch::Sender::new(end),
         })))
     }
-}
-
-fn lock(file: &File, path: &Path) -> Result<(), LogError> {
-    use rustix::fs::{FlockOperation, flock};
-    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-        rustix::io::Errno::WOULDBLOCK => LogError::AlreadyOpen {
-            path: path.to_owned(),
-        },
-        other => io_error(path, other.into()),
-    })
 }
 
 fn find_end(file: &File, path: &Path) -> Result<LogEnd, LogError> {

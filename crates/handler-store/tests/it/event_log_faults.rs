@@ -74,6 +74,26 @@ fn a_damaged_log_is_refused_and_kept() {
     }
 }
 
+#[test]
+fn a_closed_log_opens_again_at_once_while_programs_are_started() {
+    let (_dir, path) = temp();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                // A group of its own makes the standard library fork, as the daemon's children do.
+                use std::os::unix::process::CommandExt as _;
+                let mut program = std::process::Command::new("true");
+                program.process_group(0).status().expect("true runs");
+            }
+        });
+        let opened: Result<Vec<_>, LogError> =
+            (0..2000).map(|_| EventLog::open(&path).map(drop)).collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        opened.expect("nobody else has it open");
+    });
+}
+
 const KILLED: &str = "event_log_faults::a_killed_writer_loses_no_line_it_told_about";
 
 #[test]
