@@ -39,45 +39,40 @@ impl Cache {
         *last = Some((Instant::now(), checks.clone()));
         checks
     }
+}
 
-    /// After a failed start: the host's fault if a check fails, else the step as it was.
-    pub(super) async fn explain(
-        &self,
-        driver: &NativeDriver,
-        step: String,
-        message: String,
-    ) -> DriverError {
-        let checks = self.get(&driver.config, &driver.cgroups).await;
-        let failed: Vec<String> = checks
-            .iter()
-            .filter(|check| check.status == CheckStatus::Failed)
-            .map(|check| match &check.mend {
-                Some(mend) => format!("{}: {}. {mend}", check.name, check.detail),
-                None => format!("{}: {}", check.name, check.detail),
-            })
-            .collect();
-        if failed.is_empty() {
-            DriverError::Failed { step, message }
-        } else {
-            DriverError::HostNotReady(failed.join(" "))
-        }
+/// After a failed start: the host's fault if a check fails, else the step as it was.
+pub(super) async fn explain(driver: &NativeDriver, step: String, message: String) -> DriverError {
+    // Not from the cache: the host may have changed since, which is why the start failed.
+    let mut checks = vec![kernel(), disk(&driver.config)];
+    checks.extend(rehearsal(&driver.config).await);
+    let failed: Vec<String> = checks
+        .iter()
+        .filter(|check| check.status == CheckStatus::Failed)
+        .map(|check| match &check.mend {
+            Some(mend) => format!("{}: {}. {mend}", check.name, check.detail),
+            None => format!("{}: {}", check.name, check.detail),
+        })
+        .collect();
+    if failed.is_empty() {
+        DriverError::Failed { step, message }
+    } else {
+        DriverError::HostNotReady(failed.join(" "))
     }
 }
 
+const NODE: &str = "Harnesses need Node 22 or newer; it is brought along where the host has none.";
+const NPM: &str = "It is needed once, to install harnesses.";
+
 async fn run(config: &NativeConfig, cgroups: &CgroupFolders) -> Vec<HostCheck> {
-    let mut checks = vec![kernel()];
-    checks.extend(rehearsal(config).await);
-    checks.push(limits(cgroups));
-    checks.push(disk(config));
-    checks.push(
-        program(
-            "node",
-            &["--version"],
-            "Harnesses need Node 22 or newer; it is brought along where the host has none.",
-        )
-        .await,
+    let (rehearsal, node, npm) = tokio::join!(
+        rehearsal(config),
+        program("node", NODE),
+        program("npm", NPM)
     );
-    checks.push(program("npm", &["--version"], "Needed once, to install harnesses.").await);
+    let mut checks = vec![kernel()];
+    checks.extend(rehearsal);
+    checks.extend([limits(cgroups), disk(config), node, npm]);
     checks
 }
 
@@ -206,8 +201,8 @@ fn disk(config: &NativeConfig) -> HostCheck {
 }
 
 /// Version of a program on the daemon's `PATH`; being without it is a warning at most.
-async fn program(name: &str, arguments: &[&str], mend: &str) -> HostCheck {
-    let run = handler_base::proc::command(name).args(arguments).output();
+async fn program(name: &str, mend: &str) -> HostCheck {
+    let run = handler_base::proc::command(name).arg("--version").output();
     match tokio::time::timeout(Duration::from_secs(5), run).await {
         Ok(Ok(output)) if output.status.success() => {
             let text: String = String::from_utf8_lossy(&output.stdout)

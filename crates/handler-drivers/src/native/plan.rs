@@ -110,6 +110,7 @@ pub(super) fn launch_plan(
     cgroups: &[PathBuf],
 ) -> Result<LaunchPlan, DriverError> {
     let spec = &plan.spec;
+    check_owner(&plan.owner)?;
     check_spec(spec, &facts.private)?;
     check_own_folders(plan)?;
     let hostname = plan.id.to_string();
@@ -138,6 +139,18 @@ pub(super) fn launch_plan(
         open_files: facts.open_files,
         log: text(&paths.log)?,
     })
+}
+
+/// The owner becomes a folder name and an argument. The caller has checked it before anything was made.
+pub(super) fn check_owner(owner: &str) -> Result<(), DriverError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if (1..=64).contains(&owner.len()) && owner.bytes().all(is_plain) {
+        Ok(())
+    } else {
+        Err(DriverError::Invalid(format!(
+            "{owner:?} is no owner: letters, digits, - and _ only"
+        )))
+    }
 }
 
 /// A mount must not show the instance's own folders as a whole (something prepared in them may be mounted).

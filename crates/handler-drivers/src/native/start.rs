@@ -3,7 +3,7 @@
 use super::cgroup::{Limit, Made};
 use super::plan::{self, HostFacts, InstancePaths};
 use super::process::{Process, ProcessId};
-use super::{NativeConfig, NativeDriver, Reference, api, ca, cgroup, destroy};
+use super::{NativeConfig, NativeDriver, Reference, api, ca, cgroup, check, destroy};
 use handler_engine::driver::{DriverError, Instance, InstancePlan};
 use handler_types::launch::LaunchAnswer;
 use std::fs::{File, OpenOptions};
@@ -19,6 +19,7 @@ pub(super) async fn start(
     driver: &NativeDriver,
     plan: &InstancePlan,
 ) -> Result<Instance, DriverError> {
+    plan::check_owner(&plan.owner)?;
     let paths = InstancePaths::of(plan);
     let log = prepare(&driver.config, plan, &paths).map_err(|error| disk_error(&error))?;
     let made = limit(driver, plan).await?;
@@ -28,7 +29,7 @@ pub(super) async fn start(
     }
     let process = match result {
         Err(DriverError::Failed { step, message }) => {
-            return Err(driver.checks.explain(driver, step, message).await);
+            return Err(check::explain(driver, step, message).await);
         }
         result => result?,
     };

@@ -324,3 +324,32 @@ async fn the_outside_of_a_sandbox_shows_in_its_environment_only_as_planned() {
     assert_eq!(bundle.out, "ok\n");
     sandbox.destroy().await;
 }
+
+#[tokio::test]
+async fn the_filters_socket_is_reached_through_the_loopback_port_and_cannot_be_replaced() {
+    use tokio::io::AsyncWriteExt;
+    let world = World::new();
+    let folder = world.dir("egress");
+    let filter = tokio::net::UnixListener::bind(folder.join("proxy.sock")).expect("binds");
+    let answering = tokio::spawn(async move {
+        let (mut stream, _) = filter.accept().await.expect("accepts");
+        stream
+            .write_all(b"from the filter\n")
+            .await
+            .expect("writes");
+    });
+    let mut plan = world.plan(|_| {});
+    plan.egress_dir = Some(folder);
+    let sandbox = world.start(plan).await.expect("starts");
+    let script = "python3 -c 'import os, socket, urllib.parse as u\n\
+        p = u.urlparse(os.environ[\"HTTPS_PROXY\"])\n\
+        print(socket.create_connection((p.hostname, p.port), 5).makefile().readline())'";
+    let done = sandbox.sh(script).await;
+    assert_eq!(done.out.trim(), "from the filter", "{done:?}");
+    assert_ne!(
+        sandbox.sh("rm /run/handler/egress/proxy.sock").await.code,
+        0
+    );
+    answering.await.expect("answered");
+    sandbox.destroy().await;
+}

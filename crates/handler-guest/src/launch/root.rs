@@ -24,6 +24,13 @@ use std::os::unix::ffi::OsStrExt;
 /// Nothing on the root but folders, links, mount points and small generated files.
 const ROOT_SIZE: &str = "32m";
 
+/// Links that programs rely on; `/var/tmp` is expected to be writable.
+const LINKS: [(&str, &str); 3] = [
+    ("/var/tmp", "../tmp"),
+    ("/var/run", "../run"),
+    ("/etc/mtab", "../proc/self/mounts"),
+];
+
 /// One thing to put in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece<'p> {
@@ -64,9 +71,9 @@ pub(super) fn build(plan: &LaunchPlan) -> Result<(), StepError> {
     for piece in pieces(plan) {
         put(&tree, piece, plan)?;
     }
-    // `/var/tmp` is promised by the hierarchy standard and expected to be writable.
-    tree.folder("/var")?;
-    tree.link("/var/tmp", OsStr::new("../tmp"))?;
+    for (path, target) in LINKS {
+        tree.link(path, OsStr::new(target))?;
+    }
     files::write_all(&tree, plan)?;
     finish(&tree)
 }

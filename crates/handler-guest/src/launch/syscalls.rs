@@ -73,7 +73,6 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_getrandom,
     libc::SYS_getresgid,
     libc::SYS_getresuid,
-    libc::SYS_getrlimit,
     libc::SYS_getrusage,
     libc::SYS_getsid,
     libc::SYS_getsockname,
@@ -164,7 +163,6 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_recvmsg,
     libc::SYS_remap_file_pages,
     libc::SYS_removexattr,
-    libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
@@ -210,7 +208,6 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_setresgid,
     libc::SYS_setresuid,
     libc::SYS_setreuid,
-    libc::SYS_setrlimit,
     libc::SYS_setsid,
     libc::SYS_setsockopt,
     libc::SYS_setuid,
@@ -227,7 +224,6 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_statx,
     libc::SYS_symlinkat,
     libc::SYS_sync,
-    libc::SYS_sync_file_range,
     libc::SYS_syncfs,
     libc::SYS_sysinfo,
     libc::SYS_tee,
@@ -350,4 +346,20 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_vfork,
     #[cfg(target_arch = "aarch64")]
     libc::SYS_newfstatat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_getrlimit,
+    #[cfg(target_arch = "aarch64")]
+    163, // getrlimit
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_renameat,
+    #[cfg(target_arch = "aarch64")]
+    38, // renameat
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_setrlimit,
+    #[cfg(target_arch = "aarch64")]
+    164, // setrlimit
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_sync_file_range,
+    #[cfg(target_arch = "aarch64")]
+    84, // sync_file_range
 ];

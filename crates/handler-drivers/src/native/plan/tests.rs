@@ -213,3 +213,15 @@ fn a_whole_plan_shows_nothing_of_people_hosts_or_keys() {
         .expect("passwd");
     assert!(passwd.content.starts_with("agent:x:1000:1001:"));
 }
+
+#[test]
+fn an_owner_that_is_no_plain_name_is_refused() {
+    for owner in ["", ".", "a/b", "../x", "a b", "a\0", &"x".repeat(65)] {
+        let mut plan = instance(spec());
+        plan.owner = owner.to_owned();
+        assert!(
+            matches!(planned(&plan), Err(DriverError::Invalid(_))),
+            "{owner:?}"
+        );
+    }
+}
