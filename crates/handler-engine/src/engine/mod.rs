@@ -2,6 +2,7 @@
 
 mod config;
 mod effects;
+mod network;
 mod owner;
 mod reconcile;
 mod shared;
@@ -108,7 +109,12 @@ impl Engine {
             updated_ms: now,
         };
         let commands = self.adopt_entry(row, state);
-        ask(&commands, |reply| Command::Step(Event::Create, reply)).await
+        // Sent at once, so that giving up here cannot leave an owner without its command.
+        let (reply, outcome) = oneshot::channel();
+        commands
+            .try_send(Command::Step(Event::Create, reply))
+            .map_err(|_| EngineError::ShuttingDown)?;
+        outcome.await.map_err(|_| EngineError::ShuttingDown)?
     }
 
     /// Gives a sandbox an owner task.
@@ -211,12 +217,29 @@ impl Engine {
         ask(&entry.commands, |reply| Command::SetNetwork(policy, reply)).await
     }
 
+    /// The drivers, for what they say of this host.
+    #[must_use]
+    pub fn drivers(&self) -> &[Arc<dyn crate::driver::Driver>] {
+        &self.shared.config.drivers
+    }
+
     /// All sandboxes, newest first.
     #[must_use]
     pub fn list(&self) -> Vec<SandboxView> {
+        self.page(None, usize::MAX).0
+    }
+
+    /// A page, newest first: what follows the sandbox `after` (made at `after.0`, in milliseconds), and whether more follow.
+    #[must_use]
+    pub fn page(&self, after: Option<(i64, &SandboxId)>, limit: usize) -> (Vec<SandboxView>, bool) {
         let mut rows = self.shared.rows();
-        rows.sort_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
-        rows.iter().map(|row| row.view()).collect()
+        if let Some((created_ms, id)) = after {
+            rows.retain(|row| (row.created_ms, &row.id) < (created_ms, id));
+        }
+        rows.sort_unstable_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
+        let more = rows.len() > limit;
+        let views = rows.iter().take(limit).map(|row| row.view()).collect();
+        (views, more)
     }
 
     /// One sandbox.

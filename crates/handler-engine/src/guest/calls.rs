@@ -10,8 +10,8 @@ use super::pending::Waiting;
 use bytes::Bytes;
 use handler_types::frame::encode_input;
 use handler_types::guest::{
-    FileEntry, GuestError, GuestErrorCode, GuestStats, MAX_CHUNK, Op, ProcessInfo, ProcessNumber,
-    ProcessSpec, Reply,
+    GuestError, GuestErrorCode, GuestStats, MAX_CHUNK, Op, ProcessInfo, ProcessNumber, ProcessSpec,
+    Reply,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ pub(super) async fn send_close(
 }
 
 impl GuestHandle {
-    async fn call(&self, op: Op, limit: Duration) -> Result<Reply, GuestCallError> {
+    pub(super) async fn call(&self, op: Op, limit: Duration) -> Result<Reply, GuestCallError> {
         let deadline = Instant::now() + limit;
         loop {
             let connection = self.up(deadline, limit).await?;
@@ -110,7 +110,7 @@ impl GuestHandle {
         }
     }
 
-    async fn done(&self, op: Op, limit: Duration) -> Result<(), GuestCallError> {
+    pub(super) async fn done(&self, op: Op, limit: Duration) -> Result<(), GuestCallError> {
         match self.call(op, limit).await? {
             Reply::Done => Ok(()),
             _ => Err(self.unexpected()),
@@ -118,7 +118,7 @@ impl GuestHandle {
     }
 
     /// An answer of another kind than was asked for ends the connection it came on.
-    fn unexpected(&self) -> GuestCallError {
+    pub(super) fn unexpected(&self) -> GuestCallError {
         match self.now() {
             Some(connection) => connection.unexpected(),
             None => GuestCallError::Lost(super::error::LinkError::Nonsense(
@@ -334,84 +334,6 @@ impl GuestHandle {
             .await?;
         self.slots().forget_input(process);
         Ok(())
-    }
-
-    /// Describes a path.
-    ///
-    /// # Errors
-    /// [`GuestCallError`].
-    pub async fn stat(&self, path: &str) -> Result<FileEntry, GuestCallError> {
-        let path = path.to_owned();
-        match self.call(Op::Stat { path }, self.timing().call).await? {
-            Reply::Entry { entry } => Ok(entry),
-            _ => Err(self.unexpected()),
-        }
-    }
-
-    /// Lists a folder, `depth` levels deep (1–32); `true`: more exist than are listed.
-    ///
-    /// # Errors
-    /// [`GuestCallError`].
-    pub async fn list(
-        &self,
-        path: &str,
-        depth: u32,
-    ) -> Result<(Vec<FileEntry>, bool), GuestCallError> {
-        let path = path.to_owned();
-        let op = Op::List { path, depth };
-        match self.call(op, self.timing().slow_call).await? {
-            Reply::Entries {
-                entries, truncated, ..
-            } => Ok((entries, truncated)),
-            _ => Err(self.unexpected()),
-        }
-    }
-
-    /// Makes a folder.
-    ///
-    /// # Errors
-    /// [`GuestCallError`].
-    pub async fn mkdir(
-        &self,
-        path: &str,
-        parents: bool,
-        mode: Option<u32>,
-    ) -> Result<(), GuestCallError> {
-        let path = path.to_owned();
-        let op = Op::Mkdir {
-            path,
-            parents,
-            mode,
-        };
-        self.done(op, self.timing().call).await
-    }
-
-    /// Renames a path.
-    ///
-    /// # Errors
-    /// [`GuestCallError`].
-    pub async fn rename(
-        &self,
-        from: &str,
-        to: &str,
-        overwrite: bool,
-    ) -> Result<(), GuestCallError> {
-        let op = Op::Move {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            overwrite,
-        };
-        self.done(op, self.timing().call).await
-    }
-
-    /// Removes a path; with `recursive` a folder with all it holds.
-    ///
-    /// # Errors
-    /// [`GuestCallError`].
-    pub async fn remove(&self, path: &str, recursive: bool) -> Result<(), GuestCallError> {
-        let path = path.to_owned();
-        let op = Op::Remove { path, recursive };
-        self.done(op, self.timing().slow_call).await
     }
 
     /// What the sandbox uses.

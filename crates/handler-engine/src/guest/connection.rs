@@ -1,11 +1,11 @@
 //! One connection to a guest: greeting, requests with ids and deadlines, and its end.
 
 use super::error::{GuestCallError, LinkError};
-use super::handle::Slots;
 use super::outbox::{Outbox, lock};
 use super::output::OutputSlot;
 use super::pending::{Answer, Pending, Waiting};
 use super::reader::FrameReader;
+use super::slots::Slots;
 use bytes::Bytes;
 use handler_types::frame::encode_json;
 use handler_types::guest::{Message, Op, PROTOCOL, ProcessInfo, Reply, Request};

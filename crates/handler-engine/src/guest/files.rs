@@ -13,8 +13,9 @@ use futures::{Stream, StreamExt as _};
 use handler_types::frame::encode_file;
 use handler_types::guest::{FILE_WINDOW, MAX_CHUNK, Op, Reply};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// What is known of a file being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -263,12 +264,12 @@ impl GuestHandle {
             request,
             armed: true,
         };
+        let limit = self.timing().slow_call;
         let early = tokio::select! {
             // The guest says no (or the link breaks) while content is still being sent.
             answer = &mut answer => Some(connection.read_answer(answer)),
-            sent = send_content(&connection, request, content) => { sent?; None }
+            sent = send_content(&connection, request, content, limit) => { sent?; None }
         };
-        let limit = self.timing().slow_call;
         let reply = match early {
             Some(reply) => reply,
             None => connection.wait(answer, Instant::now() + limit, limit).await,
@@ -289,6 +290,7 @@ async fn send_content<S>(
     connection: &Connection,
     request: u32,
     content: S,
+    limit: Duration,
 ) -> Result<(), GuestCallError>
 where
     S: Stream<Item = Result<Bytes, String>> + Send,
@@ -298,7 +300,13 @@ where
         let mut frame = Vec::with_capacity(piece.len() + 16);
         // Pieces are cut to the longest chunk, so this cannot fail.
         encode_file(request, piece, &mut frame).ok();
-        async move { bulk.send(frame.into()).await.map_err(|_| connection.lost()) }
+        async move {
+            // A guest that stops reading must not hold the caller for ever.
+            timeout(limit, bulk.send(frame.into()))
+                .await
+                .map_err(|_| GuestCallError::Timeout(limit))?
+                .map_err(|_| connection.lost())
+        }
     };
     let mut content = std::pin::pin!(content);
     while let Some(bytes) = content.next().await {

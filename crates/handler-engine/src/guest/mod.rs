@@ -12,8 +12,11 @@ mod handle;
 mod input;
 mod outbox;
 mod output;
+mod paths;
 mod pending;
 mod reader;
+mod slots;
+mod supervisor;
 
 pub use error::{GuestCallError, LinkError};
 pub use files::{FileMeta, FileStream, Written};

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 
-/// Most JSON bytes of one answer that comes in several parts.
+/// Most JSON bytes of all unfinished answers that come in several parts.
 const MOST_PARTS_BYTES: usize = 64 * 1024 * 1024;
 
 /// How a request was answered.
@@ -43,6 +43,8 @@ struct Table {
     /// Processes that were attached on this connection at some time.
     attached: HashSet<ProcessNumber>,
     closed: bool,
+    /// JSON bytes of all parts that wait for more.
+    parts_bytes: usize,
 }
 
 /// The table of one connection.
@@ -78,7 +80,7 @@ impl Pending {
     /// Nobody waits any more.
     pub(super) fn forget(&self, id: u32) {
         let mut table = lock(&self.0);
-        table.entries.remove(&id);
+        table.take(id);
         table.reads.remove(&id);
     }
 
@@ -105,19 +107,20 @@ impl Pending {
         if id == 0 || id > table.last_id {
             return Err("an answer to a request that was never made");
         }
-        let Some(mut entry) = table.entries.remove(&id) else {
+        let Some(mut entry) = table.take(id) else {
             return Ok(());
         };
         let answer = match answer {
             Err(error) => Err(error),
             Ok(reply) => {
                 entry.bytes += length;
-                if entry.bytes > MOST_PARTS_BYTES {
+                if table.parts_bytes.saturating_add(entry.bytes) > MOST_PARTS_BYTES {
                     return Err("an answer longer than allowed");
                 }
                 let (whole, more) = join(entry.parts.take(), reply)?;
                 if more {
                     entry.parts = Some(whole);
+                    table.parts_bytes += entry.bytes;
                     table.entries.insert(id, entry);
                     return Ok(());
                 }
@@ -176,6 +179,13 @@ impl Pending {
 }
 
 impl Table {
+    /// Takes an entry off; what it holds no longer counts.
+    fn take(&mut self, id: u32) -> Option<Entry> {
+        let entry = self.entries.remove(&id)?;
+        self.parts_bytes = self.parts_bytes.saturating_sub(entry.bytes);
+        Some(entry)
+    }
+
     /// Does what an answer changes before anything that follows it on the connection is looked at.
     fn settle(&mut self, id: u32, waiting: &Waiting, reply: &Reply) -> Result<(), &'static str> {
         match (waiting, reply) {

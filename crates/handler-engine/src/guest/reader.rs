@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::error::LinkError;
-use super::handle::Slots;
+use super::slots::Slots;
 use handler_types::frame::{Frame, FrameDecoder};
 use handler_types::guest::Message;
 use tokio::io::{AsyncRead, AsyncReadExt as _};

@@ -10,4 +10,5 @@ mod guest;
 mod hostile;
 mod peer;
 mod reconnect;
+mod store;
 mod world;
