@@ -154,6 +154,31 @@ impl World {
     }
 }
 
+impl Drop for World {
+    /// A test that failed leaves nothing either.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let (driver, owner) = (&self.driver, self.owner.as_str());
+        let clear = || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let Ok(runtime) = runtime else { return };
+            runtime.block_on(async {
+                for left in driver.list_owned(owner).await {
+                    let _ = driver.destroy(&left.id, owner, None).await;
+                }
+            });
+        };
+        // A runtime cannot be entered from within another one.
+        std::thread::scope(|scope| {
+            let _ = scope.spawn(clear).join();
+        });
+    }
+}
+
 /// Ended PID 1s nobody took the status of. Launchers of other tests of this process are not among them.
 fn zombies() -> Vec<String> {
     let me = format!("PPid:\t{}\n", std::process::id());
