@@ -86,11 +86,13 @@ impl UpstreamProxy {
     ///
     /// # Errors
     /// As [`UpstreamProxy::new`].
-    pub fn from_env() -> Result<Option<Self>, UpstreamProxyError> {
+    pub fn from_env(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, UpstreamProxyError> {
         let first = |names: &[&str]| {
             names
                 .iter()
-                .filter_map(|name| std::env::var(name).ok())
+                .filter_map(|name| variable(name))
                 .find(|value| !value.is_empty())
         };
         let url = first(&["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"]);
@@ -218,6 +220,30 @@ mod tests {
         ] {
             assert!(UpstreamProxy::new(url, "").is_err(), "{url}");
         }
+    }
+
+    #[test]
+    fn the_environment_names_the_proxy_in_a_fixed_order() {
+        let read = |set: &'static [(&str, &str)]| {
+            let find = |name: &str| {
+                let found = set.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            UpstreamProxy::from_env(find).map(|proxy| proxy.map(|proxy| proxy.host))
+        };
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(
+            read(&[("HTTPS_PROXY", ""), ("http_proxy", "http://b")]),
+            Ok(Some("b".into()))
+        );
+        assert_eq!(
+            read(&[("HTTP_PROXY", "http://b"), ("https_proxy", "http://a")]),
+            Ok(Some("a".into()))
+        );
+        assert_eq!(
+            read(&[("HTTPS_PROXY", "https://a")]),
+            Err(UpstreamProxyError::Scheme)
+        );
     }
 
     #[test]

@@ -7,9 +7,6 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Environment variable that names the control socket when the command line does not.
-pub const CONTROL_SOCKET_VAR: &str = "HANDLER_EGRESS_SOCKET";
-
 /// How to run the filter.
 #[derive(Debug, Clone)]
 pub struct EgressConfig {
@@ -43,13 +40,16 @@ impl EgressConfig {
         }
     }
 
-    /// As [`EgressConfig::new`], chained behind the proxy of the environment, if it names one.
+    /// As [`EgressConfig::new`], chained behind the proxy that the environment names, if it does.
     ///
     /// # Errors
     /// When the environment names a proxy that cannot be used.
-    pub fn from_env(control_socket: PathBuf) -> Result<Self, UpstreamProxyError> {
+    pub fn from_env(
+        control_socket: PathBuf,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, UpstreamProxyError> {
         let mut config = Self::new(control_socket);
-        config.upstream_proxy = UpstreamProxy::from_env()?;
+        config.upstream_proxy = UpstreamProxy::from_env(variable)?;
         Ok(config)
     }
 }

@@ -41,5 +41,5 @@ mod upgrade;
 mod upstream;
 
 pub use chain::{UpstreamProxy, UpstreamProxyError};
-pub use config::{CONTROL_SOCKET_VAR, EgressConfig};
+pub use config::EgressConfig;
 pub use run::{RunError, run};

@@ -1,6 +1,7 @@
 //! Sandbox lifecycle: driver trait, one owner task per sandbox, guest link, egress link, reconcile.
 
 pub mod driver;
+pub mod egress;
 mod engine;
 mod error;
 pub mod filter;

@@ -53,7 +53,8 @@ async fn a_blind_tunnel_against_a_plain_relay() {
         while let Ok((mut near, _)) = plain.accept().await {
             tokio::spawn(async move {
                 let mut far = TcpStream::connect(address).await.unwrap();
-                let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                let _ = tokio::io::copy_bidirectional_with_sizes(&mut near, &mut far, 65536, 65536)
+                    .await;
             });
         }
     });
