@@ -26,6 +26,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("handler-cli", &["types", "base", "client"]),
     ("handler", &["types", "base", "client", "cli", "server", "egress", "scripted"]),
     ("handler-testkit", &["types", "base", "store", "engine", "session", "client", "scripted"]),
+    (
+        "handler-bench",
+        &["types", "base", "store", "engine", "drivers", "client", "testkit"],
+    ),
     ("handler-world", &[]),
     ("xtask", &[]),
 ];

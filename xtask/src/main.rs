@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         ["openapi"] => openapi::write(),
         ["openapi", "--check"] => openapi::check(),
         ["ci"] => ci::run_all(),
-        ["bench", rest @ ..] => bench::run(rest),
+        ["bench", rest @ ..] => bench::run_with(rest),
         _ => Err(anyhow::anyhow!("usage: cargo xtask guest | arch | openapi [--check] | ci | bench")),
     };
     match outcome {

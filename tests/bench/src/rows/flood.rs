@@ -1,0 +1,59 @@
+//! A program that prints a gigabyte while its viewer stands still: the daemon must not keep it, and
+//! nothing may be lost.
+
+use super::{sandbox, terminal};
+use crate::context::Context;
+use crate::line::{Bound, Line, Target, Unit};
+use crate::measure::mb_per_s;
+use crate::memory::resident_mib;
+use anyhow::{Context as _, ensure};
+use std::time::{Duration, Instant};
+
+/// How often the daemon's memory is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Measures it.
+pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
+    let world = context.world().await?;
+    let client = world.client();
+    let pid = world.daemon_pid().context("no daemon")?;
+    let view = sandbox::create(&client, None).await?;
+    sandbox::exec(&client, view.id.as_str(), &["true"]).await?;
+    let amount: u64 = context.pick(1 << 30, 16 << 20);
+    let before = resident_mib(pid)?;
+    let program = ["head", "-c", &amount.to_string(), "/dev/zero"];
+    let mut socket = terminal::open(&client, view.id.as_str(), &program).await?;
+    let mut highest = before;
+    let stalled = Instant::now();
+    while stalled.elapsed() < Duration::from_millis(context.pick(5_000, 500)) {
+        tokio::time::sleep(LOOK).await;
+        highest = highest.max(resident_mib(pid)?);
+    }
+    let while_stalled = highest - before;
+    let began = Instant::now();
+    let mut looked = began;
+    let mut read = 0;
+    while let Some(bytes) = terminal::output(&mut socket).await? {
+        read += bytes.len() as u64;
+        if looked.elapsed() >= LOOK {
+            highest = highest.max(resident_mib(pid)?);
+            looked = Instant::now();
+        }
+    }
+    let rate = mb_per_s(read, began.elapsed());
+    ensure!(read == amount, "{read} of {amount} bytes came");
+    Ok(vec![
+        Line::new(
+            "flood/growth",
+            "flood, stalled viewer: daemon grows",
+            Unit::Mib,
+            &[highest - before],
+        )
+        .promised(Target::Value(Bound::AtMost(16.0)))
+        .noted(format!(
+            "{} MiB, all came; {while_stalled:.1} MiB while stalled",
+            amount >> 20
+        )),
+        Line::new("flood/rate", "  read out afterwards", Unit::MbPerS, &[rate]),
+    ])
+}

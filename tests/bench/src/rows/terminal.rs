@@ -1,0 +1,73 @@
+//! A terminal over the WebSocket: from a key to its echo.
+
+use super::sandbox;
+use crate::context::Context;
+use crate::line::{Bound, Line, Target, Unit};
+use crate::measure::{ms_since, series};
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use handler_client::{Client, Socket, SocketMessage};
+use handler_types::api::CreateTerminal;
+use std::time::{Duration, Instant};
+
+/// How long one message may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Measures it.
+pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
+    let world = context.world().await?;
+    let client = world.client();
+    let view = sandbox::create(&client, None).await?;
+    // The terminal itself echoes; the program only keeps it open.
+    let mut socket = open(&client, view.id.as_str(), &["cat"]).await?;
+    let samples = series(20, context.pick(1_000, 50), async || {
+        let began = Instant::now();
+        socket.send_binary(Bytes::from_static(b"k")).await?;
+        let echoed = output(&mut socket).await?.context("the terminal ended")?;
+        anyhow::ensure!(echoed.as_ref() == b"k", "the terminal echoed {echoed:?}");
+        Ok(ms_since(began))
+    });
+    Ok(vec![
+        Line::new(
+            "terminal/echo",
+            "terminal: key → echo",
+            Unit::Ms,
+            &samples.await?,
+        )
+        .promised(Target::Value(Bound::AtMost(3.0))),
+    ])
+}
+
+/// Opens a terminal with a program and attaches to it.
+pub(crate) async fn open(client: &Client, id: &str, argv: &[&str]) -> anyhow::Result<Socket> {
+    let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+    let request = CreateTerminal {
+        argv,
+        ..CreateTerminal::default()
+    };
+    let view = client
+        .create_terminal(id, &request)
+        .await
+        .context("open a terminal")?;
+    let path = format!("/v1/sandboxes/{id}/processes/{}/attach", view.process);
+    let mut socket = client
+        .socket(&path, "process.v1")
+        .await
+        .context("attach to a terminal")?;
+    match socket.next().await {
+        SocketMessage::Text(text) if text.contains("attached") => Ok(socket),
+        other => bail!("the terminal said {other:?} first"),
+    }
+}
+
+/// Next bytes a terminal printed; none at its end.
+pub(crate) async fn output(socket: &mut Socket) -> anyhow::Result<Option<Bytes>> {
+    match tokio::time::timeout(PATIENCE, socket.next())
+        .await
+        .context("the terminal is silent")?
+    {
+        SocketMessage::Binary(frame) if !frame.is_empty() => Ok(Some(frame.slice(1..))),
+        SocketMessage::Text(text) if text.contains("exited") => Ok(None),
+        other => bail!("the terminal said {other:?}"),
+    }
+}
