@@ -3,7 +3,7 @@
 use crate::error::ClientError;
 use crate::transport::{Client, encode};
 use handler_types::api::{
-    BackendView, CreateTerminal, DirListing, ExecRequest, ExecResult, HarnessView, Health,
+    BackendView, CreateTerminal, DirListing, ExecRequest, ExecResult, FolderRequest, HarnessView, Health,
     MkdirRequest, MoveRequest, NetworkUpdate, Page, ProcessView, ProviderRequest, ProviderTemplate,
     ProviderView, SandboxMetrics, SecretRequest, SecretView, SignalRequest,
 };
@@ -113,8 +113,12 @@ calls! {
     harnesses() => GET "/v1/harnesses" => Vec<HarnessView>;
     /// Installs a harness; answers when done.
     install_harness(name: &str) => POST "/v1/harnesses/{name}/install" => HarnessView;
-    /// Work folders.
+    /// Work folders, as written.
     folders() => GET "/v1/folders" => Vec<String>;
+    /// Lets agents work in a folder.
+    add_folder() body request: FolderRequest => POST "/v1/folders" => Vec<String>;
+    /// Takes a folder off the list.
+    remove_folder(path: &str) => DELETE "/v1/folders?path={path}" => Vec<String>;
 }
 
 impl Client {
@@ -142,14 +146,6 @@ impl Client {
             NO_BODY,
         )
         .await
-    }
-
-    /// Replaces the work folders.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub async fn set_folders(&self, roots: &[String]) -> Answer<Vec<String>> {
-        self.call(Method::PUT, "/v1/folders", Some(&roots)).await
     }
 
     /// Changes what a session's sandbox may reach besides its model's host, live and for later starts.

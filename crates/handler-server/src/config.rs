@@ -17,6 +17,7 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("HANDLER_CACHE_DIR", "caches (default $XDG_CACHE_HOME/handler)"),
     ("HANDLER_RUNTIME_DIR", "sockets (default $XDG_RUNTIME_DIR/handler, else below the state folder)"),
     ("HANDLER_SESSION_IDLE_TIMEOUT", "seconds after which an idle session is stopped (default 1800)"),
+    ("SSL_CERT_FILE", "certificate authorities to trust inside sandboxes besides the system's"),
     ("HANDLER_GUEST", "another guest program than the embedded one (development)"),
     ("HANDLER_LOG", "log filter, e.g. `info` or `handler_engine=debug` (default info)"),
 ];
@@ -37,6 +38,10 @@ pub struct Settings {
     pub port: u16,
     /// Idle stop of sessions.
     pub idle_timeout: Duration,
+    /// The user's home.
+    pub home: PathBuf,
+    /// Another file of certificate authorities to trust inside sandboxes.
+    pub extra_ca_file: Option<PathBuf>,
     /// Guest program given by hand.
     pub guest_program: Option<PathBuf>,
 }
@@ -83,6 +88,8 @@ impl Settings {
             layout,
             port,
             idle_timeout: Duration::from_secs(idle),
+            home: get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from),
+            extra_ca_file: get("SSL_CERT_FILE").map(PathBuf::from),
             guest_program: get("HANDLER_GUEST").map(PathBuf::from),
         })
     }

@@ -380,6 +380,15 @@ pub struct HarnessView {
     pub error: Option<String>,
 }
 
+/// `POST /v1/folders`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FolderRequest {
+    /// Absolute path; `~/` is the home.
+    pub path: String,
+}
+
 /// One line of `handler doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

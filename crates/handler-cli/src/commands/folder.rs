@@ -2,8 +2,8 @@
 
 use super::{Outcome, absolute};
 use crate::context::Context;
-use crate::exit::Failure;
 use clap::Subcommand;
+use handler_types::api::FolderRequest;
 
 /// What to do with work folders.
 #[derive(Debug, Subcommand)]
@@ -25,31 +25,19 @@ pub enum FolderAction {
 /// Runs it.
 ///
 /// # Errors
-/// [`Failure`].
+/// [`crate::Failure`].
 pub async fn run(action: FolderAction, context: &Context) -> Outcome {
     let client = context.client()?;
-    let mut roots = client.folders().await?;
-    match action {
-        FolderAction::List => {}
+    let roots = match action {
+        FolderAction::List => client.folders().await?,
         FolderAction::Add { path } => {
-            let path = if path.starts_with('~') {
-                path
-            } else {
-                absolute(&path)?
-            };
-            if !roots.contains(&path) {
-                roots.push(path);
-            }
-            roots = client.set_folders(&roots).await?;
+            let path = if path.starts_with('~') { path } else { absolute(&path)? };
+            client.add_folder(&FolderRequest { path }).await?
         }
-        FolderAction::Rm { path } => {
-            let count = roots.len();
-            roots.retain(|root| *root != path);
-            if roots.len() == count {
-                return Err(Failure::Usage(format!("{path} is not on the list")));
-            }
-            roots = client.set_folders(&roots).await?;
-        }
+        FolderAction::Rm { path } => client.remove_folder(&path).await?,
+    };
+    if roots.is_empty() {
+        context.out.note("no list: every folder in your home but hidden ones");
     }
     context.out.show(&roots, |out, roots| {
         for root in roots {

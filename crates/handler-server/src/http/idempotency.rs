@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use handler_store::db::Begin;
+use handler_store::rows::{Begin, Request as StoredRequest, StoredResponse};
 use handler_types::ProblemCode;
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
@@ -41,16 +41,22 @@ pub async fn replay(
     let body = to_bytes(body, MAX_JSON)
         .await
         .map_err(|_| ApiError::new(ProblemCode::TooLarge, "the body is larger than 17 MiB"))?;
-    let hash = hex(&Sha256::digest(&body));
+    let hash = Sha256::digest(&body).into();
+    let stored = StoredRequest { key, method, path };
     let begin = app
         .store
-        .idempotency_begin(&key, &method, &path, &hash)
+        .idempotency()
+        .begin(stored.clone(), hash)
         .await
         .map_err(|e| ApiError::internal("the idempotency record", &e))?;
     match begin {
         Begin::Fresh => {}
-        Begin::Replay { status, content_type, body } => {
-            return Ok(replayed(status, content_type, body));
+        Begin::Replay(response) => return Ok(replayed(response)),
+        Begin::AnswerNotKept { status } => {
+            return Err(ApiError::new(
+                ProblemCode::Conflict,
+                format!("this request was done (status {status}); its answer was too large to keep"),
+            ));
         }
         Begin::InProgress => {
             return Err(ApiError::new(
@@ -66,7 +72,7 @@ pub async fn replay(
         }
     }
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-    remember(&app, &key, &method, &path, response).await
+    remember(&app, stored, response).await
 }
 
 fn check_key(key: &HeaderValue) -> Result<String, ApiError> {
@@ -79,13 +85,7 @@ fn check_key(key: &HeaderValue) -> Result<String, ApiError> {
         })
 }
 
-async fn remember(
-    app: &App,
-    key: &str,
-    method: &str,
-    path: &str,
-    response: Response,
-) -> Result<Response, ApiError> {
+async fn remember(app: &App, stored: StoredRequest, response: Response) -> Result<Response, ApiError> {
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, 128 * 1024 * 1024)
         .await
@@ -94,28 +94,28 @@ async fn remember(
         .headers
         .get(header::CONTENT_TYPE)
         .and_then(|v| v.to_str().ok())
-        .unwrap_or_default()
-        .to_owned();
-    app.store
-        .idempotency_finish(key, method, path, parts.status.as_u16(), &content_type, body.to_vec())
-        .await
-        .map_err(|e| ApiError::internal("the idempotency record", &e))?;
+        .map(str::to_owned);
+    let status = parts.status.as_u16();
+    // What failed on our side or was not ready may be tried again under the same key.
+    let is_settled = parts.status.is_success() || (400..424).contains(&status);
+    let idempotency = app.store.idempotency();
+    let kept = if is_settled {
+        let answer = StoredResponse { status, content_type, body: body.to_vec() };
+        idempotency.finish(stored, answer).await
+    } else {
+        idempotency.forget(stored).await
+    };
+    kept.map_err(|e| ApiError::internal("the idempotency record", &e))?;
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 
-fn replayed(status: u16, content_type: String, body: Vec<u8>) -> Response {
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-    let mut response = (status, body).into_response();
+fn replayed(kept: StoredResponse) -> Response {
+    let status = StatusCode::from_u16(kept.status).unwrap_or(StatusCode::OK);
+    let mut response = (status, kept.body).into_response();
     response.headers_mut().remove(header::CONTENT_TYPE);
-    if let Ok(value) = HeaderValue::from_str(&content_type)
-        && !content_type.is_empty()
-    {
+    if let Some(Ok(value)) = kept.content_type.as_deref().map(HeaderValue::from_str) {
         response.headers_mut().insert(header::CONTENT_TYPE, value);
     }
     response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
     response
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

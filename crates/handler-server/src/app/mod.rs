@@ -1,0 +1,11 @@
+//! Rules per resource. No HTTP here, no SQL.
+
+pub mod agent;
+pub mod egress_events;
+pub mod exec;
+pub mod harnesses;
+pub mod host;
+pub mod providers;
+pub mod sandboxes;
+pub mod secrets;
+pub mod sessions;

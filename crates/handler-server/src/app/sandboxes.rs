@@ -1,0 +1,245 @@
+//! Rules of sandboxes: what a request becomes before the engine sees it.
+
+use crate::http::problem::{ApiError, ApiResult};
+use crate::http::sandboxes::ListQuery;
+use crate::state::App;
+use handler_engine::EngineError;
+use handler_engine::CreateArgs;
+use handler_engine::guest::{GuestCallError, GuestHandle};
+use handler_engine::make_phantom;
+use handler_store::rows::{PageRequest, SandboxFilter};
+use handler_types::ProblemCode;
+use handler_types::api::Page;
+use handler_types::guest::GuestErrorCode;
+use handler_types::network::NetworkPolicy;
+use handler_types::provider::SecretRef;
+use handler_types::sandbox::{
+    CreateSandbox, Lifetime, MountSpec, PhantomBinding, SandboxSpec, SandboxView, SecretGrant,
+};
+use std::path::Path;
+
+/// Home inside every native sandbox.
+pub const HOME: &str = "/home/agent";
+
+/// The engine's refusal as ours; the log gets the chain.
+#[must_use]
+pub fn engine_error(error: EngineError) -> ApiError {
+    let problem = error.to_problem();
+    if problem.code == ProblemCode::Internal {
+        tracing::error!(error = %crate::http::problem::chain(&error), "engine");
+    }
+    ApiError(problem)
+}
+
+/// The guest's refusal as ours.
+#[must_use]
+pub fn guest_error(error: GuestCallError) -> ApiError {
+    let code = match &error {
+        GuestCallError::Refused(refused) => match refused.code {
+            GuestErrorCode::NotFound => ProblemCode::NotFound,
+            GuestErrorCode::Exists => ProblemCode::Conflict,
+            GuestErrorCode::Denied => ProblemCode::Forbidden,
+            GuestErrorCode::Invalid => ProblemCode::Invalid,
+            GuestErrorCode::NoSpace => ProblemCode::NoSpace,
+            GuestErrorCode::Limit => ProblemCode::TooLarge,
+            GuestErrorCode::Io => ProblemCode::BackendFailed,
+        },
+        GuestCallError::Invalid(_) => ProblemCode::Conflict,
+        GuestCallError::Timeout(_) => ProblemCode::Timeout,
+        GuestCallError::Lost(_) => ProblemCode::BackendFailed,
+        GuestCallError::Source(_) => ProblemCode::Invalid,
+    };
+    ApiError::new(code, error.to_string())
+}
+
+/// Makes a sandbox.
+///
+/// # Errors
+/// Bad names and paths, folders outside the work folders, secrets without a value, and what the engine refuses.
+pub async fn create(app: &App, request: CreateSandbox) -> ApiResult<SandboxView> {
+    let scope = request.scope.as_deref().map(|path| work_folder(app, path)).transpose()?;
+    let mounts = request
+        .mounts
+        .iter()
+        .map(|m| {
+            let source = work_folder(app, &m.source)?;
+            Ok(MountSpec { source, target: m.target.clone(), read_only: m.read_only })
+        })
+        .collect::<ApiResult<Vec<_>>>()?;
+    let network = request.network.unwrap_or_default();
+    let mut env = request.env;
+    let mut phantoms = Vec::new();
+    for (variable, grant) in request.secrets {
+        let (value, binding) = grant_secret(app, &variable, grant, &network).await?;
+        env.insert(variable, value);
+        phantoms.extend(binding);
+    }
+    let spec = SandboxSpec {
+        backend: request.backend.unwrap_or_else(|| "native".to_owned()),
+        name: request.name,
+        workdir: scope.clone().unwrap_or_else(|| HOME.to_owned()),
+        scope,
+        home: HOME.to_owned(),
+        mounts,
+        files: Vec::new(),
+        env,
+        network,
+        resources: request.resources,
+        strict_limits: !request.best_effort_limits,
+        lifetime: Lifetime::Kept,
+        labels: request.labels,
+        phantoms,
+    };
+    app.engine.create(CreateArgs { spec, label: String::new() }).await.map_err(engine_error)
+}
+
+/// A host folder that agents may work in, canonical.
+///
+/// # Errors
+/// What the work folders say.
+pub fn work_folder(app: &App, path: &str) -> ApiResult<String> {
+    if !path.starts_with('/') || path.contains('\0') {
+        return Err(ApiError::new(ProblemCode::Invalid, format!("`{path}`: give an absolute path")));
+    }
+    let folder = app.folders.check(Path::new(path)).map_err(|e| super::host::folder_error(&e))?;
+    folder
+        .into_os_string()
+        .into_string()
+        .map_err(|_| ApiError::new(ProblemCode::Invalid, "the folder's name is not UTF-8"))
+}
+
+/// A secret as the sandbox gets it: a phantom bound to the value; the value itself is never handed in.
+async fn grant_secret(
+    app: &App,
+    variable: &str,
+    grant: SecretGrant,
+    network: &NetworkPolicy,
+) -> ApiResult<(String, Option<PhantomBinding>)> {
+    if grant.hosts.is_empty() {
+        return Err(ApiError::new(
+            ProblemCode::Invalid,
+            format!("secret for {variable}: name at least one host it is given to"),
+        ));
+    }
+    let secret = SecretRef::Secret(grant.secret.clone());
+    let value = super::secrets::resolve(app, &secret).await?;
+    let phantom = phantom_of(value.expose(), &grant.secret)?;
+    let binding = PhantomBinding {
+        name: grant.secret,
+        secret,
+        env: Some(variable.to_owned()),
+        phantom: phantom.clone(),
+        hosts: grant.hosts,
+    };
+    // Without a network nothing can be reached: the phantom alone is enough.
+    Ok((phantom, network.needs_egress().then_some(binding)))
+}
+
+/// A stand-in for a value.
+///
+/// # Errors
+/// When the value cannot have one; it is then not handed in at all.
+pub fn phantom_of(value: &str, name: &str) -> ApiResult<String> {
+    make_phantom(value, || handler_base::random::bytes::<1>()[0]).ok_or_else(|| {
+        ApiError::new(
+            ProblemCode::Unenforceable,
+            format!(
+                "secret `{name}` cannot be kept out of the sandbox: it is shorter than 8 characters or has \
+                 others than printable ASCII"
+            ),
+        )
+    })
+}
+
+/// A page of sandboxes.
+///
+/// # Errors
+/// A bad cursor.
+pub async fn list(app: &App, query: ListQuery) -> ApiResult<Page<SandboxView>> {
+    let label = match query.label.as_deref().map(|l| l.split_once('=')) {
+        None => None,
+        Some(Some((key, value))) => Some((key.to_owned(), value.to_owned())),
+        Some(None) => return Err(ApiError::new(ProblemCode::Invalid, "label: write key=value")),
+    };
+    let filter = SandboxFilter {
+        state: query.state,
+        backend: query.backend,
+        labels: label.into_iter().collect(),
+        name: None,
+    };
+    let cursor = (!query.cursor.is_empty()).then_some(query.cursor);
+    let page = PageRequest { cursor, limit: query.limit };
+    let page = app
+        .store
+        .sandboxes()
+        .list(filter, page)
+        .await
+        .map_err(super::sessions::store_error)?;
+    // The rows say which; the engine says how they are now. One removed meanwhile is left out.
+    let items = page.items.iter().filter_map(|row| app.engine.get(&row.id).ok()).collect();
+    Ok(Page { items, next_cursor: page.next_cursor })
+}
+
+/// One sandbox, by id, unique prefix or name.
+///
+/// # Errors
+/// 404, 409 when several fit.
+pub async fn find(app: &App, text: &str) -> ApiResult<SandboxView> {
+    app.engine.find(text).map_err(engine_error)
+}
+
+/// The guest of a running sandbox.
+///
+/// # Errors
+/// As [`find`]; 409 when it does not run.
+pub async fn guest(app: &App, text: &str) -> ApiResult<GuestHandle> {
+    Ok(view_and_guest(app, text).await?.1)
+}
+
+/// A running sandbox and its guest.
+///
+/// # Errors
+/// As [`guest`].
+pub async fn view_and_guest(app: &App, text: &str) -> ApiResult<(SandboxView, GuestHandle)> {
+    let view = find(app, text).await?;
+    let guest = app.engine.guest(&view.id).map_err(engine_error)?;
+    Ok((view, guest))
+}
+
+/// Starts a stopped sandbox.
+///
+/// # Errors
+/// What the engine refuses.
+pub async fn start(app: &App, text: &str) -> ApiResult<SandboxView> {
+    let view = find(app, text).await?;
+    app.engine.start_sandbox(&view.id).await.map_err(engine_error)
+}
+
+/// Stops a sandbox.
+///
+/// # Errors
+/// What the engine refuses.
+pub async fn stop(app: &App, text: &str) -> ApiResult<SandboxView> {
+    let view = find(app, text).await?;
+    app.engine.stop(&view.id).await.map_err(engine_error)
+}
+
+/// Removes a sandbox. One that belongs to a session is the session's to remove.
+///
+/// # Errors
+/// What the engine refuses.
+pub async fn delete(app: &App, text: &str) -> ApiResult<()> {
+    let view = find(app, text).await?;
+    app.engine.delete(&view.id).await.map_err(engine_error)?;
+    app.egress_events.forget(view.id.as_str());
+    Ok(())
+}
+
+/// Changes what a sandbox may reach.
+///
+/// # Errors
+/// What the engine refuses.
+pub async fn set_network(app: &App, text: &str, network: NetworkPolicy) -> ApiResult<SandboxView> {
+    let view = find(app, text).await?;
+    app.engine.set_network(&view.id, network).await.map_err(engine_error)
+}

@@ -1,0 +1,105 @@
+//! Which harness, provider and model a request means: what was said, else the only thing that fits.
+
+use crate::app::{harnesses, providers};
+use crate::http::problem::{ApiError, ApiResult};
+use crate::state::App;
+use handler_types::ProblemCode;
+use handler_types::harness::{HarnessDescriptor, PermissionMode};
+use handler_types::provider::Provider;
+use handler_types::session::CreateSession;
+
+/// What will run.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub(super) descriptor: &'static HarnessDescriptor,
+    pub(super) provider_name: String,
+    pub(super) model: String,
+    pub(super) permissions: PermissionMode,
+}
+
+/// Decides.
+///
+/// # Errors
+/// What is missing or cannot be told apart, with the choices and the command that helps.
+pub(super) async fn choose(app: &App, request: &CreateSession) -> ApiResult<Choice> {
+    let (provider_name, provider) = provider(app, request)?;
+    let descriptor = harness(app, request, &provider_name, &provider)?;
+    harnesses::installed(app, descriptor)?;
+    let model = match &request.model {
+        Some(model) => model.clone(),
+        None => provider.models.first().map(|m| m.id.clone()).ok_or_else(|| {
+            ApiError::new(ProblemCode::NotConfigured, format!("provider `{provider_name}` has no model"))
+        })?,
+    };
+    let permissions = request.permissions.unwrap_or_default();
+    Ok(Choice { descriptor, provider_name, model, permissions })
+}
+
+fn provider(app: &App, request: &CreateSession) -> ApiResult<(String, Provider)> {
+    if let Some(name) = &request.provider {
+        return Ok((name.clone(), providers::usable(app, name)?));
+    }
+    let wanted = request.harness.as_deref().map(harnesses::descriptor).transpose()?;
+    let fits = |provider: &Provider| match wanted {
+        Some(descriptor) => {
+            descriptor.provider_protocols.iter().any(|p| provider.endpoints.contains_key(p))
+        }
+        None => true,
+    };
+    let mut fitting: Vec<(String, Provider)> =
+        providers::readable(app)?.into_iter().filter(|(_, p)| fits(p)).collect();
+    match fitting.len() {
+        1 => Ok(fitting.remove(0)),
+        0 => Err(ApiError::new(
+            ProblemCode::NotConfigured,
+            "no provider fits: say where the model is with `handler provider add` (templates: \
+             `handler provider templates`)",
+        )),
+        _ => {
+            let names: Vec<_> = fitting.iter().map(|(name, _)| name.as_str()).collect();
+            Err(ApiError::new(
+                ProblemCode::Invalid,
+                format!("several providers fit; choose one with --provider: {}", names.join(", ")),
+            ))
+        }
+    }
+}
+
+fn harness(
+    app: &App,
+    request: &CreateSession,
+    provider_name: &str,
+    provider: &Provider,
+) -> ApiResult<&'static HarnessDescriptor> {
+    if let Some(name) = &request.harness {
+        return harnesses::descriptor(name);
+    }
+    let usable = handler_harness::usable_harnesses(&provider.endpoints);
+    let ready: Vec<&'static HarnessDescriptor> = usable
+        .iter()
+        .filter_map(|name| handler_harness::descriptor(name))
+        .filter(|descriptor| harnesses::installed(app, descriptor).is_ok())
+        .collect();
+    match ready.as_slice() {
+        [one] => Ok(one),
+        [] if usable.is_empty() => Err(ApiError::new(
+            ProblemCode::Invalid,
+            format!("no agent program speaks a protocol of provider `{provider_name}`"),
+        )),
+        [] => Err(ApiError::new(
+            ProblemCode::NotConfigured,
+            format!(
+                "no agent program that can use `{provider_name}` is installed; install one with \
+                 `handler harness install NAME`: {}",
+                usable.join(", ")
+            ),
+        )),
+        several => {
+            let names: Vec<_> = several.iter().map(|d| d.name.as_str()).collect();
+            Err(ApiError::new(
+                ProblemCode::Invalid,
+                format!("several agent programs fit; choose one with --harness: {}", names.join(", ")),
+            ))
+        }
+    }
+}

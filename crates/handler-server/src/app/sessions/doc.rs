@@ -1,0 +1,134 @@
+//! What is kept of a session besides its log: settings, and the last facts its owner told.
+
+use super::choose::Choice;
+use crate::http::problem::{ApiError, ApiResult};
+use handler_base::clock::rfc3339;
+use handler_session::SessionFacts;
+use handler_store::rows::SessionRow;
+use handler_types::ProblemCode;
+use handler_types::SandboxId;
+use handler_types::harness::PermissionMode;
+use handler_types::network::NetworkPolicy;
+use handler_types::session::{CreateSession, SessionState, SessionView};
+use serde::{Deserialize, Serialize};
+
+/// The document of a session's row.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SessionDoc {
+    pub(super) model: String,
+    pub(super) permissions: PermissionMode,
+    pub(super) network: NetworkPolicy,
+    pub(super) turn_timeout_secs: u64,
+    #[serde(default)]
+    pub(super) idle_timeout_secs: Option<u64>,
+    #[serde(default)]
+    pub(super) sandbox: Option<SandboxId>,
+    /// Not yet given to the agent.
+    #[serde(default)]
+    pub(super) first_prompt: Option<String>,
+    #[serde(default)]
+    pub(super) title: Option<String>,
+    #[serde(default)]
+    pub(super) acp_session_id: Option<String>,
+    #[serde(default)]
+    pub(super) can_resume: bool,
+    #[serde(default)]
+    pub(super) had_turn: bool,
+    #[serde(default)]
+    pub(super) error: Option<String>,
+    #[serde(default)]
+    pub(super) harness_version: Option<String>,
+    #[serde(default)]
+    pub(super) last_stop_reason: Option<String>,
+    #[serde(default)]
+    pub(super) last_seq: u64,
+}
+
+impl SessionDoc {
+    pub(super) fn new(request: &CreateSession, choice: &Choice) -> Self {
+        Self {
+            model: choice.model.clone(),
+            permissions: choice.permissions,
+            network: request.network.clone().unwrap_or_default(),
+            turn_timeout_secs: request.turn_timeout_secs.unwrap_or(3600).clamp(1, 7 * 24 * 3600),
+            idle_timeout_secs: request.idle_timeout_secs,
+            sandbox: None,
+            first_prompt: request.prompt.clone().filter(|p| !p.trim().is_empty()),
+            title: request.title.clone(),
+            acp_session_id: None,
+            can_resume: false,
+            had_turn: false,
+            error: None,
+            harness_version: handler_harness::version_line(choice.descriptor),
+            last_stop_reason: None,
+            last_seq: 0,
+        }
+    }
+
+    pub(super) fn read(row: &SessionRow) -> ApiResult<Self> {
+        serde_json::from_value(row.document.clone()).map_err(|e| {
+            ApiError::new(ProblemCode::Internal, format!("session {} cannot be read: {e}", row.id))
+        })
+    }
+
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Takes over what the owner says; whether anything changed that is worth keeping.
+    pub(super) fn take(&mut self, facts: &SessionFacts) -> bool {
+        let before = self.to_json();
+        if facts.title.is_some() && (facts.is_title_given || self.title.is_none()) {
+            self.title.clone_from(&facts.title);
+        }
+        if facts.acp_session_id.is_some() {
+            self.acp_session_id.clone_from(&facts.acp_session_id);
+        }
+        self.can_resume |= facts.can_resume;
+        self.had_turn |= facts.had_turn;
+        self.last_stop_reason.clone_from(&facts.last_stop_reason);
+        self.last_seq = self.last_seq.max(facts.last_seq);
+        self.error = facts.failure.as_ref().map(|f| f.message.clone()).or(facts.error.clone());
+        before != self.to_json()
+    }
+}
+
+/// A session as shown.
+pub(super) fn view(row: &SessionRow, facts: Option<&SessionFacts>) -> ApiResult<SessionView> {
+    let mut doc = SessionDoc::read(row)?;
+    let mut state = row.state;
+    if let Some(facts) = facts {
+        doc.take(facts);
+        state = facts.state;
+    }
+    let is_live = matches!(state, SessionState::Starting | SessionState::Running);
+    Ok(SessionView {
+        id: row.id.clone(),
+        harness: row.harness.clone(),
+        provider: row.provider.clone(),
+        model: doc.model,
+        scope: row.scope.clone(),
+        permissions: doc.permissions,
+        network: doc.network,
+        sandbox_id: doc.sandbox.filter(|_| is_live),
+        acp_session_id: doc.acp_session_id,
+        title: doc.title.or_else(|| doc.first_prompt.as_deref().map(title_of)),
+        state,
+        busy: facts.is_some_and(|f| f.busy),
+        pending_permissions: facts.map_or(0, |f| f.pending_permissions),
+        attached: facts.map_or(0, |f| f.attached),
+        can_resume: doc.can_resume,
+        error: doc.error,
+        harness_version: doc.harness_version,
+        last_stop_reason: doc.last_stop_reason,
+        last_seq: doc.last_seq,
+        created_at: rfc3339(row.created_ms),
+        last_activity_at: rfc3339(row.updated_ms),
+    })
+}
+
+/// The first line of a prompt, shortened.
+fn title_of(prompt: &str) -> String {
+    prompt.lines().next().unwrap_or_default().chars().take(80).collect()
+}

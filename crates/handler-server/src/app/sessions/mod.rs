@@ -1,0 +1,259 @@
+//! Rules of sessions: which agent, in which folder, with which model; started once at a time, stopped with
+//! its sandbox, found again after a restart of the daemon.
+
+mod choose;
+mod doc;
+mod start;
+mod take_up;
+mod watch;
+
+pub use start::ensure_running;
+pub use take_up::{leave, take_up};
+
+use crate::app::sandboxes::{engine_error, work_folder};
+use crate::http::problem::{ApiError, ApiResult};
+use crate::http::sessions::SessionQuery;
+use crate::state::App;
+use doc::SessionDoc;
+use handler_session::SessionHandle;
+use handler_store::StoreError;
+use handler_store::rows::{Lookup, PageRequest, SessionFilter, SessionPatch, SessionRow};
+use handler_types::api::Page;
+use handler_types::event::ServerEvent;
+use handler_types::network::NetworkPolicy;
+use handler_types::session::{CreateSession, SessionState, SessionView, StopHow};
+use handler_types::{ProblemCode, SessionId};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// Longest first prompt, characters (contract F.3).
+const MAX_PROMPT: usize = 200_000;
+
+/// Sessions with an agent, and one lock per session for what starts and ends it.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    live: Mutex<HashMap<SessionId, SessionHandle>>,
+    turns: Mutex<HashMap<SessionId, Arc<Mutex<()>>>>,
+}
+
+impl Sessions {
+    /// The handle of a session with an agent.
+    pub async fn get(&self, id: &SessionId) -> Option<SessionHandle> {
+        self.live.lock().await.get(id).cloned()
+    }
+
+    async fn put(&self, id: SessionId, handle: SessionHandle) {
+        self.live.lock().await.insert(id, handle);
+    }
+
+    async fn take(&self, id: &SessionId) -> Option<SessionHandle> {
+        self.live.lock().await.remove(id)
+    }
+
+    /// The lock under which a session is started and ended.
+    async fn turn(&self, id: &SessionId) -> Arc<Mutex<()>> {
+        self.turns.lock().await.entry(id.clone()).or_default().clone()
+    }
+}
+
+pub(crate) fn store_error(error: StoreError) -> ApiError {
+    match error {
+        StoreError::BadCursor => ApiError::new(ProblemCode::Invalid, error.to_string()),
+        StoreError::NoSpace => ApiError::new(ProblemCode::NoSpace, error.to_string()),
+        other => ApiError::internal("the database", &other),
+    }
+}
+
+/// Folder of a session.
+fn folder(app: &App, id: &SessionId) -> PathBuf {
+    app.settings.layout.session_dir(id)
+}
+
+/// A session as it is now: the row, and over it what its agent's owner says.
+async fn view(app: &App, row: &SessionRow) -> ApiResult<SessionView> {
+    let facts = match app.sessions.get(&row.id).await {
+        Some(handle) => Some(handle.state().borrow().clone()),
+        None => None,
+    };
+    doc::view(row, facts.as_ref())
+}
+
+/// Makes a session and starts it in the background.
+///
+/// # Errors
+/// A folder that is not allowed, an unknown harness, a missing provider, a mode the harness cannot honour.
+pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<SessionView> {
+    let scope = work_folder(app, &request.scope)?;
+    if request.prompt.as_ref().is_some_and(|p| p.chars().count() > MAX_PROMPT) {
+        return Err(ApiError::new(ProblemCode::TooLarge, "prompt: at most 200 000 characters"));
+    }
+    let choice = choose::choose(app, &request).await?;
+    let now = handler_base::clock::now_ms();
+    let document = SessionDoc::new(&request, &choice);
+    let row = SessionRow {
+        id: SessionId::from_random(handler_base::random::bytes()),
+        scope,
+        harness: choice.descriptor.name.clone(),
+        provider: choice.provider_name,
+        state: SessionState::Starting,
+        document: document.to_json(),
+        created_ms: now,
+        updated_ms: now,
+    };
+    // Tried before anything is kept: a key without a value, a full disk.
+    start::check(app, &row, &document).await?;
+    app.store.sessions().insert(row.clone()).await.map_err(store_error)?;
+    let view = view(app, &row).await?;
+    app.events.publish(ServerEvent::Session { session: view.clone() });
+    start::in_background(app.clone(), row.id);
+    Ok(view)
+}
+
+async fn find_row(app: &App, text: &str) -> ApiResult<SessionRow> {
+    match app.store.sessions().find(text).await.map_err(store_error)? {
+        Lookup::Found(row) => Ok(row),
+        Lookup::None => {
+            let shown: String = text.chars().take(80).collect();
+            Err(ApiError::new(ProblemCode::NotFound, format!("there is no session `{shown}`")))
+        }
+        Lookup::Ambiguous(ids) => Err(ApiError::new(
+            ProblemCode::Ambiguous,
+            format!("several sessions begin like that: {}", ids.join(", ")),
+        )),
+    }
+}
+
+/// One session.
+///
+/// # Errors
+/// 404, 409 when several fit.
+pub async fn find(app: &App, text: &str) -> ApiResult<SessionView> {
+    view(app, &find_row(app, text).await?).await
+}
+
+/// A page of sessions.
+///
+/// # Errors
+/// A bad cursor.
+pub async fn list(app: &App, query: SessionQuery) -> ApiResult<Page<SessionView>> {
+    let scope = (!query.scope.is_empty()).then(|| {
+        // A folder is listed under its canonical name, however it was typed.
+        let path = std::path::Path::new(&query.scope);
+        path.canonicalize().map_or(query.scope.clone(), |p| p.to_string_lossy().into_owned())
+    });
+    let filter = SessionFilter { scope, state: query.state };
+    let cursor = (!query.cursor.is_empty()).then_some(query.cursor);
+    let page = app
+        .store
+        .sessions()
+        .list(filter, PageRequest { cursor, limit: query.limit })
+        .await
+        .map_err(store_error)?;
+    let mut items = Vec::with_capacity(page.items.len());
+    for row in &page.items {
+        items.push(view(app, row).await?);
+    }
+    Ok(Page { items, next_cursor: page.next_cursor })
+}
+
+/// Stops a session; its history stays.
+///
+/// # Errors
+/// 404.
+pub async fn stop(app: &Arc<App>, text: &str) -> ApiResult<SessionView> {
+    let row = find_row(app, text).await?;
+    end(app, &row.id, StopHow::Explicit, "stopped by a client").await?;
+    find(app, row.id.as_str()).await
+}
+
+/// Ends a session's agent and sandbox, whatever state it is in.
+pub(crate) async fn end(app: &Arc<App>, id: &SessionId, how: StopHow, why: &str) -> ApiResult<()> {
+    let turn = app.sessions.turn(id).await;
+    let _turn = turn.lock().await;
+    if let Some(handle) = app.sessions.take(id).await {
+        handle.stop(how, why).await.ok();
+        let last = handle.state().borrow().clone();
+        watch::record(app, id, &last).await;
+    }
+    remove_sandboxes(app, id).await?;
+    let Some(row) = app.store.sessions().get(id).await.map_err(store_error)? else { return Ok(()) };
+    if matches!(row.state, SessionState::Starting | SessionState::Running) {
+        let patch = SessionPatch { state: Some(SessionState::Stopped), ..Default::default() };
+        let row = app.store.sessions().update(id, patch).await.map_err(store_error)?;
+        app.events.publish(ServerEvent::Session { session: view(app, &row).await? });
+    }
+    Ok(())
+}
+
+/// Removes what sandboxes a session has.
+async fn remove_sandboxes(app: &App, id: &SessionId) -> ApiResult<()> {
+    for sandbox in start::sandboxes_of(app, id) {
+        app.engine.delete(&sandbox).await.map_err(engine_error)?;
+    }
+    Ok(())
+}
+
+/// Cancels the turn under way.
+///
+/// # Errors
+/// 404; 409 when it does not run.
+pub async fn cancel(app: &App, text: &str) -> ApiResult<SessionView> {
+    let row = find_row(app, text).await?;
+    let handle = app.sessions.get(&row.id).await.ok_or_else(|| {
+        ApiError::new(ProblemCode::Conflict, "the session does not run: there is nothing to cancel")
+    })?;
+    handle.cancel().await.map_err(|e| ApiError::new(ProblemCode::Conflict, e.to_string()))?;
+    view(app, &row).await
+}
+
+/// Removes a session with its folder.
+///
+/// # Errors
+/// 404, a folder that cannot be removed.
+pub async fn delete(app: &Arc<App>, text: &str) -> ApiResult<()> {
+    let row = find_row(app, text).await?;
+    end(app, &row.id, StopHow::Deleted, "removed by a client").await?;
+    let folder = folder(app, &row.id);
+    // The agent wrote below `agent/`; the engine's remover follows no link and opens closed folders.
+    let removed = tokio::task::spawn_blocking(move || handler_engine::remove_folder(&folder)).await;
+    match removed {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            return Err(ApiError::new(
+                ProblemCode::BackendFailed,
+                format!("the session's folder cannot be removed: {error}"),
+            ));
+        }
+        Err(_) => return Err(ApiError::new(ProblemCode::Internal, "the removal ended early")),
+    }
+    app.store.sessions().delete(&row.id).await.map_err(store_error)?;
+    app.events.publish(ServerEvent::SessionRemoved { id: row.id.to_string() });
+    Ok(())
+}
+
+/// Changes what the agent may reach besides its model: live, and for later starts.
+///
+/// # Errors
+/// 404; 409 for `none` while it runs.
+pub async fn set_network(
+    app: &Arc<App>,
+    text: &str,
+    network: NetworkPolicy,
+) -> ApiResult<SessionView> {
+    let row = find_row(app, text).await?;
+    let turn = app.sessions.turn(&row.id).await;
+    let _turn = turn.lock().await;
+    let mut document = SessionDoc::read(&row)?;
+    document.network = network;
+    for sandbox in start::sandboxes_of(app, &row.id) {
+        let policy = start::network_of(app, &row, &document)?;
+        app.engine.set_network(&sandbox, policy).await.map_err(engine_error)?;
+    }
+    let patch = SessionPatch { document: Some(document.to_json()), ..Default::default() };
+    let row = app.store.sessions().update(&row.id, patch).await.map_err(store_error)?;
+    let view = view(app, &row).await?;
+    app.events.publish(ServerEvent::Session { session: view.clone() });
+    Ok(view)
+}

@@ -1,0 +1,219 @@
+//! Starting a session's agent: at most one at a time, a new sandbox each time, undone when it fails.
+
+use super::doc::SessionDoc;
+use super::{folder, remove_sandboxes, store_error, view, watch};
+use crate::app::agent::{AgentRequest, GuestAgent, PreparedAgent, prepare};
+use crate::app::sandboxes::engine_error;
+use crate::app::{harnesses, providers};
+use crate::http::problem::{ApiError, ApiResult};
+use crate::state::App;
+use handler_engine::CreateArgs;
+use handler_session::{SessionConfig, SessionCore, SessionHandle, StartKind};
+use handler_store::Redactor;
+use handler_store::rows::{SessionPatch, SessionRow};
+use handler_types::event::ServerEvent;
+use handler_types::network::NetworkPolicy;
+use handler_types::session::{SessionState, StopHow};
+use handler_types::{ProblemCode, SandboxId, SecretValue, SessionId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Label that ties a sandbox to its session.
+pub(super) const SESSION_LABEL: &str = "handler.session";
+
+/// Sandboxes of a session.
+pub(super) fn sandboxes_of(app: &App, id: &SessionId) -> Vec<SandboxId> {
+    let is_its = |labels: &BTreeMap<String, String>| {
+        labels.get(SESSION_LABEL).is_some_and(|label| label == id.as_str())
+    };
+    app.engine.list().into_iter().filter(|v| is_its(&v.labels)).map(|v| v.id).collect()
+}
+
+async fn prepared(app: &App, row: &SessionRow, doc: &SessionDoc) -> ApiResult<PreparedAgent> {
+    let descriptor = harnesses::descriptor(&row.harness)?;
+    let state_dir = folder(app, &row.id).join("agent");
+    prepare(
+        app,
+        AgentRequest {
+            descriptor,
+            prefix: harnesses::installed(app, descriptor)?,
+            provider_name: &row.provider,
+            provider: providers::usable(app, &row.provider)?,
+            model: &doc.model,
+            permissions: doc.permissions,
+            network: doc.network.clone(),
+            scope: &row.scope,
+            state_dir: &state_dir,
+            labels: BTreeMap::from([(SESSION_LABEL.to_owned(), row.id.to_string())]),
+        },
+    )
+    .await
+}
+
+/// Whether it could start, as far as that can be told without making anything but its folder.
+///
+/// # Errors
+/// What stands in the way; nothing is then left.
+pub(super) async fn check(app: &App, row: &SessionRow, doc: &SessionDoc) -> ApiResult<()> {
+    let folder = folder(app, &row.id);
+    let made = handler_base::fs::create_private_dir(&folder)
+        .map_err(|e| ApiError::new(ProblemCode::NoSpace, format!("no session folder: {e}")));
+    let result = match made {
+        Ok(()) => prepared(app, row, doc).await.map(|_| ()),
+        Err(error) => Err(error),
+    };
+    if result.is_err() {
+        std::fs::remove_dir_all(&folder).ok();
+    }
+    result
+}
+
+/// The policy of a session's sandbox: what was said, and its model's hosts.
+///
+/// # Errors
+/// As for a start.
+pub(super) fn network_of(
+    app: &App,
+    row: &SessionRow,
+    doc: &SessionDoc,
+) -> ApiResult<NetworkPolicy> {
+    let provider = providers::usable(app, &row.provider)?;
+    let descriptor = harnesses::descriptor(&row.harness)?;
+    let mut policy = doc.network.clone();
+    if let NetworkPolicy::Filtered { allow, .. } = &mut policy {
+        let endpoint = descriptor.provider_protocols.iter().find_map(|p| provider.endpoints.get(p));
+        let endpoint = endpoint.and_then(|url| handler_harness::Endpoint::parse(url).ok());
+        if let Some(endpoint) = endpoint.filter(|e| !allow.contains(&e.allow)) {
+            allow.push(endpoint.allow);
+        }
+    }
+    Ok(policy)
+}
+
+/// Starts it in a task of its own; what goes wrong is written down.
+pub(super) fn in_background(app: Arc<App>, id: SessionId) {
+    handler_base::tasks::spawn_named("session start", async move {
+        if let Err(error) = ensure_running(&app, &id).await {
+            tracing::warn!(session = %id, error = %error.0.detail, "a session did not start");
+        }
+    });
+}
+
+/// The handle of a running session; a stopped one is started first. Starts at the same time are one.
+///
+/// # Errors
+/// Why it cannot run; also written down with the session.
+pub async fn ensure_running(app: &Arc<App>, id: &SessionId) -> ApiResult<SessionHandle> {
+    let turn = app.sessions.turn(id).await;
+    let _turn = turn.lock().await;
+    if let Some(handle) = app.sessions.get(id).await {
+        return Ok(handle);
+    }
+    let row = app.store.sessions().get(id).await.map_err(store_error)?.ok_or_else(|| {
+        ApiError::new(ProblemCode::NotFound, format!("there is no session `{id}`"))
+    })?;
+    let mut doc = SessionDoc::read(&row)?;
+    if row.state == SessionState::Failed {
+        let why = doc.error.unwrap_or_else(|| "it never became usable".to_owned());
+        return Err(ApiError::new(ProblemCode::Conflict, format!("session {id} failed: {why}")));
+    }
+    remove_sandboxes(app, id).await?;
+    let outcome = begin(app, &row, &mut doc).await;
+    match outcome {
+        Ok(handle) => {
+            app.sessions.put(id.clone(), handle.clone()).await;
+            watch::follow(app.clone(), id.clone(), handle.clone());
+            Ok(handle)
+        }
+        Err(error) => {
+            remove_sandboxes(app, id).await.ok();
+            write_failure(app, &row, doc, &error).await?;
+            Err(error)
+        }
+    }
+}
+
+async fn write_failure(
+    app: &App,
+    row: &SessionRow,
+    mut doc: SessionDoc,
+    error: &ApiError,
+) -> ApiResult<()> {
+    doc.error = Some(error.0.detail.clone());
+    doc.sandbox = None;
+    // One that was usable before stays usable: its history is whole.
+    let is_usable = doc.acp_session_id.is_some();
+    let state = if is_usable { SessionState::Stopped } else { SessionState::Failed };
+    let patch =
+        SessionPatch { state: Some(state), document: Some(doc.to_json()), ..Default::default() };
+    let row = app.store.sessions().update(&row.id, patch).await.map_err(store_error)?;
+    app.events.publish(ServerEvent::Session { session: view(app, &row).await? });
+    Ok(())
+}
+
+async fn save(app: &App, id: &SessionId, state: SessionState, doc: &SessionDoc) -> ApiResult<()> {
+    let patch =
+        SessionPatch { state: Some(state), document: Some(doc.to_json()), ..Default::default() };
+    let row = app.store.sessions().update(id, patch).await.map_err(store_error)?;
+    app.events.publish(ServerEvent::Session { session: view(app, &row).await? });
+    Ok(())
+}
+
+async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiResult<SessionHandle> {
+    let agent = prepared(app, row, doc).await?;
+    save(app, &row.id, SessionState::Starting, doc).await?;
+    let args = CreateArgs { spec: agent.spec, label: row.id.to_string() };
+    let sandbox = app.engine.create(args).await.map_err(engine_error)?;
+    doc.sandbox = Some(sandbox.id.clone());
+    doc.error = None;
+    save(app, &row.id, SessionState::Starting, doc).await?;
+    let guest = app.engine.guest(&sandbox.id).map_err(engine_error)?;
+    let io = GuestAgent::start(guest, agent.process).await?;
+    let kind = match (&doc.acp_session_id, doc.had_turn) {
+        (Some(acp_session_id), had_turn) => {
+            StartKind::Load { acp_session_id: acp_session_id.clone(), had_turn }
+        }
+        (None, _) => StartKind::New,
+    };
+    let config = config(app, row, doc, agent.defaults, agent.redact);
+    let handle = SessionCore::start(config, Box::new(io), kind)
+        .await
+        .map_err(|e| ApiError::new(ProblemCode::BackendFailed, crate::http::problem::chain(&e)))?;
+    if let Err(error) = handle.ready().await {
+        handle.stop(StopHow::Error, "it did not become ready").await.ok();
+        return Err(ApiError::new(ProblemCode::BackendFailed, crate::http::problem::chain(&error)));
+    }
+    doc.take(&handle.state().borrow().clone());
+    give_first_prompt(&handle, doc).await;
+    save(app, &row.id, SessionState::Running, doc).await?;
+    Ok(handle)
+}
+
+/// Gives the prompt the session was made with, once: what was logged before a crash is not given again.
+pub(super) async fn give_first_prompt(handle: &SessionHandle, doc: &mut SessionDoc) {
+    let Some(prompt) = doc.first_prompt.take() else { return };
+    let has_begun = handle.state().borrow().had_turn;
+    if has_begun {
+        return;
+    }
+    if let Err(error) = handle.prompt(&prompt).await {
+        doc.error = Some(format!("the first prompt could not be given: {error}"));
+    }
+}
+
+/// What the session's core is built from.
+pub(super) fn config(
+    app: &App,
+    row: &SessionRow,
+    doc: &SessionDoc,
+    defaults: handler_types::harness::SessionDefaults,
+    redact: Vec<SecretValue>,
+) -> SessionConfig {
+    let mut config = SessionConfig::new(row.id.as_str(), folder(app, &row.id), &row.scope);
+    config.defaults = defaults;
+    config.network = doc.network.clone();
+    config.turn_timeout = Duration::from_secs(doc.turn_timeout_secs);
+    config.redactor = Redactor::new(redact);
+    config
+}

@@ -1,0 +1,201 @@
+//! The daemon's life: take the lock, find what an earlier daemon left running, serve, leave it running.
+
+use crate::app::secrets::Resolver;
+use crate::app::{harnesses::Harnesses, sessions};
+use crate::config::Settings;
+use crate::events::EventHub;
+use crate::http;
+use crate::start;
+use crate::state::App;
+use anyhow::Context as _;
+use axum::serve::ListenerExt as _;
+use std::future::IntoFuture as _;
+use handler_base::tasks::spawn_named;
+use handler_drivers::native::{NativeConfig, NativeDriver};
+use handler_engine::egress::{EgressLink, EgressLinkConfig};
+use handler_engine::StoreRows;
+use handler_engine::{Engine, EngineConfig, EngineTiming, SandboxChange};
+use handler_store::db::Store;
+use handler_store::folders::WorkFolders;
+use handler_store::providers::ProviderFiles;
+use handler_store::secrets::SecretStore;
+use handler_types::event::ServerEvent;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// What the program gives its daemon.
+#[derive(Debug)]
+pub struct Programs {
+    /// This program, for starting the egress filter.
+    pub program: PathBuf,
+    /// The guest program, when it was embedded.
+    pub guest: Option<&'static [u8]>,
+}
+
+/// Is the daemon until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Whatever stood in the way of starting; the text says what to do.
+pub async fn serve(settings: Settings, programs: Programs) -> anyhow::Result<()> {
+    settings.layout.prepare()?;
+    let _lock = start::lock(&settings.layout)?;
+    let tcp = start::listen_tcp(settings.port).await?;
+    let unix = start::listen_unix(&settings.layout)?;
+    let shutdown = CancellationToken::new();
+    stop_on_signals(shutdown.clone())?;
+    let app = compose(settings, programs, &tcp, shutdown).await?;
+    publish_port(&app)?;
+    tracing::info!(port = app.port(), "ready");
+    serve_both(app.clone(), tcp, unix).await?;
+    sessions::leave(&app).await;
+    app.engine.shutdown().await;
+    std::fs::remove_file(app.settings.layout.daemon_socket()).ok();
+    app.store.clone().close().await;
+    tracing::info!("stopped; sandboxes and sessions go on");
+    Ok(())
+}
+
+async fn compose(
+    settings: Settings,
+    programs: Programs,
+    tcp: &TcpListener,
+    shutdown: CancellationToken,
+) -> anyhow::Result<Arc<App>> {
+    let layout = settings.layout.clone();
+    let guest_program =
+        start::guest_program(&layout, settings.guest_program.as_deref(), programs.guest)?;
+    let secret_token = start::token(&layout)?;
+    let store = Store::open(&layout.db())?;
+    let secrets = SecretStore::new(layout.secrets_file(), layout.secrets_key());
+    let egress = Arc::new(start_egress(&layout, programs.program).await?);
+    let mut native = NativeConfig::new(guest_program, layout.state.clone());
+    native.extra_ca_file = settings.extra_ca_file.clone();
+    let engine = Engine::start(EngineConfig {
+        state_dir: layout.state.clone(),
+        runtime_dir: layout.runtime.clone(),
+        owner: start::owner(&layout),
+        drivers: vec![Arc::new(NativeDriver::new(native))],
+        egress: egress.clone(),
+        rows: Arc::new(StoreRows::new(store.clone())),
+        resolver: Arc::new(Resolver(secrets.clone())),
+        timing: EngineTiming::default(),
+        probe: None,
+    })
+    .await
+    .context("cannot take up the sandboxes")?;
+    let app = Arc::new(App {
+        providers: ProviderFiles::new(layout.providers_dir()),
+        folders: WorkFolders::of(&layout, settings.home.clone()),
+        settings,
+        store,
+        secrets,
+        engine,
+        sessions: sessions::Sessions::default(),
+        harnesses: Harnesses::default(),
+        events: EventHub::default(),
+        egress_events: crate::app::egress_events::EgressEvents::default(),
+        shutdown,
+        secret_token,
+        bound_port: AtomicU16::new(tcp.local_addr()?.port()),
+    });
+    forward_sandbox_events(&app);
+    forward_egress_events(&app, &egress);
+    sessions::take_up(&app).await;
+    Ok(app)
+}
+
+async fn start_egress(
+    layout: &handler_store::paths::Layout,
+    program: PathBuf,
+) -> anyhow::Result<EgressLink> {
+    let control = layout.egress_control();
+    let command: Vec<OsString> =
+        vec![program.into(), "egress".into(), "--control".into(), control.clone().into()];
+    let config = EgressLinkConfig::new(control, command, layout.egress_log());
+    EgressLink::start(config).await.context("cannot start the egress filter")
+}
+
+/// Sandbox changes onto the event stream; a sandbox that goes away takes its session's life with it.
+fn forward_sandbox_events(app: &Arc<App>) {
+    let mut changes = app.engine.subscribe();
+    let app = app.clone();
+    spawn_named("sandbox events", async move {
+        loop {
+            match changes.recv().await {
+                Ok(SandboxChange::Changed(sandbox)) => {
+                    app.events.publish(ServerEvent::Sandbox { sandbox: *sandbox });
+                }
+                Ok(SandboxChange::Removed(id)) => {
+                    app.egress_events.forget(id.as_str());
+                    app.events.publish(ServerEvent::SandboxRemoved { id: id.to_string() });
+                }
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {
+                    app.events.publish(ServerEvent::Missed);
+                }
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            }
+        }
+    });
+}
+
+fn forward_egress_events(app: &Arc<App>, egress: &Arc<EgressLink>) {
+    let mut decisions = egress.subscribe(0);
+    let app = app.clone();
+    spawn_named("egress events", async move {
+        while let Some(event) = decisions.recv().await {
+            app.egress_events.add(event.clone());
+            app.events.publish(ServerEvent::Egress { event });
+        }
+    });
+}
+
+fn stop_on_signals(shutdown: CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    spawn_named("signals", async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        shutdown.cancel();
+    });
+    Ok(())
+}
+
+/// The port, for clients that are told none: written when all is ready.
+fn publish_port(app: &App) -> anyhow::Result<()> {
+    let path = app.settings.layout.runtime.join("port");
+    handler_base::fs::write_atomic(&path, app.port().to_string().as_bytes(), 0o600)?;
+    Ok(())
+}
+
+async fn serve_both(app: Arc<App>, tcp: TcpListener, unix: UnixListener) -> anyhow::Result<()> {
+    let router = http::router(app.clone());
+    let tcp = tcp.tap_io(|stream| {
+        stream.set_nodelay(true).ok();
+    });
+    let end = app.shutdown.clone();
+    let over_tcp = axum::serve(tcp, router.clone())
+        .with_graceful_shutdown(end.clone().cancelled_owned())
+        .into_future();
+    let over_unix = axum::serve(unix, router)
+        .with_graceful_shutdown(end.clone().cancelled_owned())
+        .into_future();
+    let both = async { tokio::try_join!(over_tcp, over_unix).map(|_| ()) };
+    let patience = async {
+        end.cancelled().await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    };
+    tokio::select! {
+        served = both => served?,
+        // A client that does not let go must not keep the daemon.
+        () = patience => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! The HTTP face: routes, and what every request passes first. No rule lives here.
+
+pub mod auth;
+pub mod events;
+pub mod files;
+pub mod idempotency;
+pub mod problem;
+pub mod processes;
+pub mod sandboxes;
+pub mod sessions;
+pub mod settings;
+pub mod stream;
+pub mod viewer;
+
+use crate::state::App;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Json, Router, routing};
+use handler_types::ProblemCode;
+use std::sync::Arc;
+use utoipa::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Handler",
+        description = "Control plane for sandboxes and the coding agents in them. Loopback only; bearer token.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    components(schemas(handler_types::event::ServerEvent))
+)]
+struct Doc;
+
+fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(Doc::openapi())
+        .routes(routes!(settings::health))
+        .routes(routes!(settings::backends))
+        .routes(routes!(settings::list_folders, settings::add_folder, settings::remove_folder))
+        .routes(routes!(events::stream))
+        .routes(routes!(sandboxes::create, sandboxes::list))
+        .routes(routes!(sandboxes::get, sandboxes::delete))
+        .routes(routes!(sandboxes::start))
+        .routes(routes!(sandboxes::stop))
+        .routes(routes!(sandboxes::restart))
+        .routes(routes!(sandboxes::network))
+        .routes(routes!(sandboxes::egress_events))
+        .routes(routes!(sandboxes::metrics))
+        .routes(routes!(processes::exec))
+        .routes(routes!(processes::start, processes::list))
+        .routes(routes!(processes::get, processes::forget))
+        .routes(routes!(processes::signal))
+        .routes(routes!(processes::stdin))
+        .routes(routes!(processes::attach))
+        .routes(routes!(processes::create_terminal, processes::terminals))
+        .routes(routes!(processes::resize))
+        .routes(routes!(files::read, files::write, files::remove))
+        .routes(routes!(files::stat))
+        .routes(routes!(files::list))
+        .routes(routes!(files::mkdir))
+        .routes(routes!(files::rename))
+        .routes(routes!(sessions::create, sessions::list))
+        .routes(routes!(sessions::get, sessions::delete))
+        .routes(routes!(sessions::stop))
+        .routes(routes!(sessions::cancel))
+        .routes(routes!(sessions::network))
+        .routes(routes!(sessions::acp))
+        .routes(routes!(settings::list_providers, settings::add_provider))
+        .routes(routes!(settings::delete_provider))
+        .routes(routes!(settings::provider_templates))
+        .routes(routes!(settings::list_secrets))
+        .routes(routes!(settings::list_harnesses))
+        .routes(routes!(settings::install_harness))
+}
+
+/// The API's description, as committed under `openapi/`.
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    let mut doc = routes().into_openapi();
+    // A secret's path has slashes, which a path template cannot say; its route is mounted by hand.
+    let secrets = <SecretDoc as OpenApi>::openapi();
+    doc.merge(secrets);
+    doc
+}
+
+#[derive(OpenApi)]
+#[openapi(paths(settings::set_secret, settings::delete_secret))]
+struct SecretDoc;
+
+/// The whole application.
+pub fn router(app: Arc<App>) -> Router {
+    let description = Json(openapi());
+    let (api, _) = routes().split_for_parts();
+    api.route(
+        "/v1/secrets/{*path}",
+        routing::put(settings::set_secret).delete(settings::delete_secret),
+    )
+    .route("/openapi.json", routing::get(move || async move { description }))
+    .fallback(|| async {
+        problem::ApiError::new(ProblemCode::NotFound, "no such address; see /openapi.json")
+    })
+    .method_not_allowed_fallback(|| async {
+        problem::ApiError::new(ProblemCode::Invalid, "this address does not take that method")
+    })
+    .layer(middleware::from_fn(problems))
+    .layer(middleware::from_fn_with_state(app.clone(), idempotency::replay))
+    .layer(middleware::from_fn_with_state(app.clone(), auth::check))
+    .layer(DefaultBodyLimit::max(idempotency::MAX_JSON))
+    .with_state(app)
+}
+
+/// Gives refusals of the framework itself (a body that is no JSON, a bad query) our shape too.
+async fn problems(request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let is_plain_refusal = response.status().is_client_error()
+        && response
+            .headers()
+            .get("content-type")
+            .is_none_or(|t| !t.as_bytes().starts_with(b"application/problem+json"));
+    if !is_plain_refusal {
+        return response;
+    }
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), 64 * 1024).await.unwrap_or_default();
+    let code = match status.as_u16() {
+        404 => ProblemCode::NotFound,
+        413 => ProblemCode::TooLarge,
+        _ => ProblemCode::Invalid,
+    };
+    problem::ApiError::new(code, String::from_utf8_lossy(&body).into_owned()).into_response()
+}

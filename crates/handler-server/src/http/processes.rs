@@ -1,0 +1,182 @@
+//! Commands of a sandbox: buffered exec, kept processes with their streams, terminals.
+
+use super::problem::{ApiError, ApiResult};
+use super::stream;
+use crate::app::{exec as rules, sandboxes};
+use crate::state::App;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use handler_types::ProblemCode;
+use handler_types::api::{CreateTerminal, ExecRequest, ExecResult, ProcessView, SignalRequest};
+use handler_types::guest::TtySize;
+use std::sync::Arc;
+
+type S = State<Arc<App>>;
+
+/// Runs a command, waits for its end and answers with its output. A non-zero exit is a result.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", tag = "processes", params(("id" = String, Path)),
+    request_body = ExecRequest, responses((status = 200, body = ExecResult)))]
+pub async fn exec(
+    State(app): S,
+    Path(id): Path<String>,
+    Json(request): Json<ExecRequest>,
+) -> ApiResult<Json<ExecResult>> {
+    let guest = sandboxes::guest(&app, &id).await?;
+    Ok(Json(rules::buffered(&guest, request).await?))
+}
+
+/// Starts a process that is kept: attach to it, signal it, find it again after a restart of the daemon.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes", tag = "processes", params(("id" = String, Path)),
+    request_body = ExecRequest, responses((status = 201, body = ProcessView)))]
+pub async fn start(
+    State(app): S,
+    Path(id): Path<String>,
+    Json(request): Json<ExecRequest>,
+) -> ApiResult<(StatusCode, Json<ProcessView>)> {
+    let guest = sandboxes::guest(&app, &id).await?;
+    Ok((StatusCode::CREATED, Json(rules::start(&guest, request).await?)))
+}
+
+/// Lists a sandbox's processes (those started through the API).
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes", tag = "processes", params(("id" = String, Path)),
+    responses((status = 200, body = Vec<ProcessView>)))]
+pub async fn list(State(app): S, Path(id): Path<String>) -> ApiResult<Json<Vec<ProcessView>>> {
+    let guest = sandboxes::guest(&app, &id).await?;
+    Ok(Json(rules::list(&guest).await?))
+}
+
+/// One process.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}", tag = "processes",
+    params(("id" = String, Path), ("process" = u32, Path)), responses((status = 200, body = ProcessView)))]
+pub async fn get(
+    State(app): S,
+    Path((id, process)): Path<(String, u32)>,
+) -> ApiResult<Json<ProcessView>> {
+    let guest = sandboxes::guest(&app, &id).await?;
+    Ok(Json(rules::view(&rules::find(&guest, process).await?)))
+}
+
+/// Forgets an ended process.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/processes/{process}", tag = "processes",
+    params(("id" = String, Path), ("process" = u32, Path)), responses((status = 204)))]
+pub async fn forget(
+    State(app): S,
+    Path((id, process)): Path<(String, u32)>,
+) -> ApiResult<StatusCode> {
+    let guest = sandboxes::guest(&app, &id).await?;
+    guest.forget(process).await.map_err(sandboxes::guest_error)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Sends a signal to a process, by default to its whole tree.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/signal", tag = "processes",
+    params(("id" = String, Path), ("process" = u32, Path)), request_body = SignalRequest,
+    responses((status = 204)))]
+pub async fn signal(
+    State(app): S,
+    Path((id, process)): Path<(String, u32)>,
+    Json(request): Json<SignalRequest>,
+) -> ApiResult<StatusCode> {
+    if !(1..=31).contains(&request.signal) {
+        return Err(ApiError::new(ProblemCode::Invalid, "signal: a number from 1 to 31"));
+    }
+    let guest = sandboxes::guest(&app, &id).await?;
+    guest
+        .signal(process, request.signal, request.tree)
+        .await
+        .map_err(sandboxes::guest_error)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Where input written over HTTP begins.
+#[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct StdinQuery {
+    /// Offset of the body's first byte in the process's input (default: behind what it has).
+    pub offset: Option<u64>,
+    /// Close the input afterwards.
+    #[serde(default)]
+    pub close: bool,
+}
+
+/// Writes to a process's input; sending the same bytes at the same offset again changes nothing.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin", tag = "processes",
+    params(("id" = String, Path), ("process" = u32, Path), StdinQuery),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 204)))]
+pub async fn stdin(
+    State(app): S,
+    Path((id, process)): Path<(String, u32)>,
+    Query(query): Query<StdinQuery>,
+    body: Bytes,
+) -> ApiResult<StatusCode> {
+    let guest = sandboxes::guest(&app, &id).await?;
+    rules::write_stdin(&guest, process, query.offset, body, query.close).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Where a stream begins.
+#[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct AttachQuery {
+    /// Offset of the first output byte wanted (default: the first one still kept).
+    pub from: Option<u64>,
+}
+
+/// Streams a process over a WebSocket: binary frames are one stream byte (1 stdout, 2 stderr, 3 terminal)
+/// and output; text frames are events and commands. The newest attachment has the stream.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/attach", tag = "processes",
+    params(("id" = String, Path), ("process" = u32, Path), AttachQuery), responses((status = 101)))]
+pub async fn attach(
+    State(app): S,
+    Path((id, process)): Path<(String, u32)>,
+    Query(query): Query<AttachQuery>,
+    upgrade: WebSocketUpgrade,
+) -> ApiResult<Response> {
+    let guest = sandboxes::guest(&app, &id).await?;
+    let info = rules::find(&guest, process).await?;
+    let from = query.from.unwrap_or(info.acked).max(info.acked);
+    let stream = guest.attach(process, from).await.map_err(sandboxes::guest_error)?;
+    let shutdown = app.shutdown.clone();
+    Ok(upgrade
+        .protocols(["process.v1"])
+        .max_message_size(1024 * 1024)
+        .on_upgrade(move |socket| stream::run(socket, guest, info, stream, from, shutdown)))
+}
+
+/// Opens a terminal; it outlives its viewers and the daemon.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminals", tag = "terminals", params(("id" = String, Path)),
+    request_body = CreateTerminal, responses((status = 201, body = ProcessView)))]
+pub async fn create_terminal(
+    State(app): S,
+    Path(id): Path<String>,
+    Json(request): Json<CreateTerminal>,
+) -> ApiResult<(StatusCode, Json<ProcessView>)> {
+    let guest = sandboxes::guest(&app, &id).await?;
+    Ok((StatusCode::CREATED, Json(rules::terminal(&guest, request).await?)))
+}
+
+/// Lists a sandbox's terminals.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals", tag = "terminals", params(("id" = String, Path)),
+    responses((status = 200, body = Vec<ProcessView>)))]
+pub async fn terminals(State(app): S, Path(id): Path<String>) -> ApiResult<Json<Vec<ProcessView>>> {
+    let guest = sandboxes::guest(&app, &id).await?;
+    let all = rules::list(&guest).await?;
+    Ok(Json(all.into_iter().filter(|p| p.tty.is_some()).collect()))
+}
+
+/// Sets a terminal's size.
+#[utoipa::path(put, path = "/v1/sandboxes/{id}/terminals/{process}/size", tag = "terminals",
+    params(("id" = String, Path), ("process" = u32, Path)), request_body = TtySize, responses((status = 204)))]
+pub async fn resize(
+    State(app): S,
+    Path((id, process)): Path<(String, u32)>,
+    Json(size): Json<TtySize>,
+) -> ApiResult<StatusCode> {
+    let guest = sandboxes::guest(&app, &id).await?;
+    guest.resize(process, size.cols, size.rows).await.map_err(sandboxes::guest_error)?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,134 @@
+//! What a person sets up: providers, secrets, work folders, harnesses; and what the host can do.
+
+use super::problem::ApiResult;
+use crate::app::{harnesses, host, providers, secrets};
+use crate::state::App;
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use handler_types::api::{
+    BackendView, FolderRequest, HarnessView, Health, ProviderRequest, ProviderTemplate, ProviderView,
+    SecretRequest, SecretView,
+};
+use std::sync::Arc;
+
+type S = State<Arc<App>>;
+
+/// Whether the daemon is there. Needs no token.
+#[utoipa::path(get, path = "/v1/health", tag = "host", responses((status = 200, body = Health)))]
+pub async fn health() -> Json<Health> {
+    Json(Health {
+        status: "ok".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+    })
+}
+
+/// Backends of this host and what was checked.
+#[utoipa::path(get, path = "/v1/backends", tag = "host", responses((status = 200, body = Vec<BackendView>)))]
+pub async fn backends(State(app): S) -> Json<Vec<BackendView>> {
+    Json(host::backends(&app).await)
+}
+
+/// Providers, broken ones included.
+#[utoipa::path(get, path = "/v1/providers", tag = "providers", responses((status = 200, body = Vec<ProviderView>)))]
+pub async fn list_providers(State(app): S) -> ApiResult<Json<Vec<ProviderView>>> {
+    Ok(Json(providers::list(&app).await?))
+}
+
+/// Adds or replaces a provider; its key goes to the secret store.
+#[utoipa::path(post, path = "/v1/providers", tag = "providers", request_body = ProviderRequest,
+    responses((status = 201, body = ProviderView)))]
+pub async fn add_provider(
+    State(app): S,
+    Json(request): Json<ProviderRequest>,
+) -> ApiResult<(StatusCode, Json<ProviderView>)> {
+    Ok((StatusCode::CREATED, Json(providers::add(&app, request).await?)))
+}
+
+/// Removes a provider and its stored key.
+#[utoipa::path(delete, path = "/v1/providers/{name}", tag = "providers", params(("name" = String, Path)),
+    responses((status = 204)))]
+pub async fn delete_provider(State(app): S, Path(name): Path<String>) -> ApiResult<StatusCode> {
+    providers::remove(&app, &name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Templates to start a provider from.
+#[utoipa::path(get, path = "/v1/provider-templates", tag = "providers",
+    responses((status = 200, body = Vec<ProviderTemplate>)))]
+pub async fn provider_templates() -> Json<Vec<ProviderTemplate>> {
+    Json(handler_harness::templates().to_vec())
+}
+
+/// Stored secrets, without their values.
+#[utoipa::path(get, path = "/v1/secrets", tag = "secrets", responses((status = 200, body = Vec<SecretView>)))]
+pub async fn list_secrets(State(app): S) -> ApiResult<Json<Vec<SecretView>>> {
+    Ok(Json(secrets::list(&app).await?))
+}
+
+/// Stores a secret. No endpoint gives it back.
+#[utoipa::path(put, path = "/v1/secrets/{path}", tag = "secrets", params(("path" = String, Path)),
+    request_body = SecretRequest, responses((status = 200, body = SecretView)))]
+pub async fn set_secret(
+    State(app): S,
+    Path(path): Path<String>,
+    Json(request): Json<SecretRequest>,
+) -> ApiResult<Json<SecretView>> {
+    Ok(Json(secrets::set(&app, &path, request).await?))
+}
+
+/// Removes a secret.
+#[utoipa::path(delete, path = "/v1/secrets/{path}", tag = "secrets", params(("path" = String, Path)),
+    responses((status = 204)))]
+pub async fn delete_secret(State(app): S, Path(path): Path<String>) -> ApiResult<StatusCode> {
+    secrets::remove(&app, &path).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Harnesses and whether they are installed.
+#[utoipa::path(get, path = "/v1/harnesses", tag = "harnesses", responses((status = 200, body = Vec<HarnessView>)))]
+pub async fn list_harnesses(State(app): S) -> Json<Vec<HarnessView>> {
+    Json(harnesses::list(&app).await)
+}
+
+/// Installs a harness (pinned versions, inside a sandbox) and checks it; answers when done.
+#[utoipa::path(post, path = "/v1/harnesses/{name}/install", tag = "harnesses", params(("name" = String, Path)),
+    responses((status = 200, body = HarnessView)))]
+pub async fn install_harness(State(app): S, Path(name): Path<String>) -> ApiResult<Json<HarnessView>> {
+    Ok(Json(harnesses::install(&app, &name).await?))
+}
+
+/// Work folders: the roots projects may lie in, as written.
+#[utoipa::path(get, path = "/v1/folders", tag = "host", responses((status = 200, body = Vec<String>)))]
+pub async fn list_folders(State(app): S) -> ApiResult<Json<Vec<String>>> {
+    Ok(Json(host::folders(&app)?))
+}
+
+/// Lets agents work in a folder and below.
+#[utoipa::path(post, path = "/v1/folders", tag = "host", request_body = FolderRequest,
+    responses((status = 200, body = Vec<String>)))]
+pub async fn add_folder(
+    State(app): S,
+    Json(request): Json<FolderRequest>,
+) -> ApiResult<Json<Vec<String>>> {
+    Ok(Json(host::add_folder(&app, &request.path)?))
+}
+
+/// Takes a folder off the list.
+#[utoipa::path(delete, path = "/v1/folders", tag = "host", params(FolderQuery),
+    responses((status = 200, body = Vec<String>)))]
+pub async fn remove_folder(
+    State(app): S,
+    Query(query): Query<FolderQuery>,
+) -> ApiResult<Json<Vec<String>>> {
+    Ok(Json(host::remove_folder(&app, &query.path)?))
+}
+
+/// Which folder.
+#[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct FolderQuery {
+    /// As listed.
+    pub path: String,
+}

@@ -1,0 +1,61 @@
+//! What every request may use: the doors to the other rooms.
+
+use crate::app::egress_events::EgressEvents;
+use crate::app::harnesses::Harnesses;
+use crate::app::sessions::Sessions;
+use crate::config::Settings;
+use crate::events::EventHub;
+use handler_engine::Engine;
+use handler_store::db::Store;
+use handler_store::folders::WorkFolders;
+use handler_store::providers::ProviderFiles;
+use handler_store::secrets::SecretStore;
+use std::fmt;
+use std::sync::atomic::{AtomicU16, Ordering};
+use tokio_util::sync::CancellationToken;
+
+/// The daemon's parts.
+pub struct App {
+    /// Settings.
+    pub settings: Settings,
+    /// Rows.
+    pub store: Store,
+    /// Secret values.
+    pub secrets: SecretStore,
+    /// Provider files.
+    pub providers: ProviderFiles,
+    /// Work folders.
+    pub folders: WorkFolders,
+    /// Sandboxes.
+    pub engine: Engine,
+    /// Live sessions.
+    pub sessions: Sessions,
+    /// Installed harnesses.
+    pub harnesses: Harnesses,
+    /// The stream of changes.
+    pub events: EventHub,
+    /// The filter's last decisions.
+    pub egress_events: EgressEvents,
+    /// Cancelled when the daemon ends.
+    pub shutdown: CancellationToken,
+    pub(crate) secret_token: String,
+    pub(crate) bound_port: AtomicU16,
+}
+
+impl App {
+    /// The port the daemon listens on.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.bound_port.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        &self.secret_token
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").field("port", &self.port()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! What the program becomes: daemon, filter, scripted model, demo.
+
+use crate::{context, demo, fail};
+use handler_cli::args::{EgressArgs, Program, ScriptedArgs, ServeArgs};
+use handler_cli::out::Out;
+use handler_server::daemon::Programs;
+use handler_server::{ServeFlags, Settings};
+use std::process::ExitCode;
+use tokio::runtime::{Builder, Runtime};
+use tracing_subscriber::EnvFilter;
+
+mod embedded {
+    include!(concat!(env!("OUT_DIR"), "/guest.rs"));
+}
+
+/// Becomes it.
+pub(crate) fn run(program: Program, out: &Out) -> ExitCode {
+    let outcome = match program {
+        Program::Serve(args) => serve(&args),
+        Program::Egress(args) => egress(args),
+        Program::ScriptedModel(args) => scripted(args, out),
+        Program::Demo(args) => match context(out.clone()).and_then(|c| Ok((c, small_runtime()?))) {
+            Ok((context, runtime)) => return runtime.block_on(demo::run(args, &context)),
+            Err(error) => Err(error),
+        },
+        Program::Openapi => {
+            out.document(&handler_server::http::openapi());
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(out, &error),
+    }
+}
+
+/// One thread: a client waits more than it works.
+pub(crate) fn small_runtime() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_env("HANDLER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+}
+
+fn serve(args: &ServeArgs) -> anyhow::Result<()> {
+    log_to_stderr();
+    let uid = rustix::process::getuid().as_raw();
+    let flags = ServeFlags { port: args.port };
+    let settings = Settings::resolve(&flags, |name| std::env::var(name).ok(), uid)?;
+    let programs = Programs { program: std::env::current_exe()?, guest: embedded::GUEST };
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(handler_server::serve(settings, programs))
+}
+
+fn egress(args: EgressArgs) -> anyhow::Result<()> {
+    log_to_stderr();
+    let config = handler_egress::EgressConfig::from_env(args.control, |name| std::env::var(name).ok())?;
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    Ok(runtime.block_on(handler_egress::run(config))?)
+}
+
+fn scripted(args: ScriptedArgs, out: &Out) -> anyhow::Result<()> {
+    let options = handler_scripted::CliOptions {
+        port: args.port,
+        key_file: args.key_file,
+        log: args.log,
+        ..Default::default()
+    };
+    let out = out.clone();
+    let serve = handler_scripted::run_cli(options, move |address| out.line(address));
+    Ok(small_runtime()?.block_on(serve)?)
+}
