@@ -370,3 +370,26 @@ async fn a_shutdown_leaves_sandboxes_running_and_the_next_engine_adopts_them() {
     }
     world.assert_empty("deleted");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_is_away_when_the_daemon_comes_back_ends_no_sandbox() {
+    let Some(world) = World::new("a_filter_that_is_away") else {
+        return;
+    };
+    let engine = world.engine().await;
+    let id = engine.create(args(None)).await.expect("created").id;
+    engine.crash().await;
+    world.filter.restart();
+    world.filter.fail_puts(Some("not yet"));
+    let engine = world.engine().await;
+    assert_eq!(engine.get(&id).expect("there").state, SandboxState::Running);
+    assert_eq!(world.driver.starts(&id), 1);
+    assert!(world.filter.now().is_empty(), "closed in, not open");
+    world.filter.fail_puts(None);
+    until("put in the end", || {
+        world.filter.now().contains_key(id.as_str())
+    })
+    .await;
+    engine.delete(&id).await.expect("deleted");
+    world.assert_empty("deleted");
+}
