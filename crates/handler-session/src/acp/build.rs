@@ -31,24 +31,44 @@ fn text<P: Serialize + ?Sized>(wire: &Wire<'_, P>) -> Vec<u8> {
 }
 
 const fn wire<'a, P: Serialize + ?Sized>() -> Wire<'a, P> {
-    Wire { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None }
+    Wire {
+        jsonrpc: "2.0",
+        id: None,
+        method: None,
+        params: None,
+        result: None,
+        error: None,
+    }
 }
 
 /// A request with an id of the daemon's own.
 pub fn request<P: Serialize + ?Sized>(id: u64, method: &str, params: Option<&P>) -> Vec<u8> {
     let id = RawId::from_number(id).to_raw();
-    text(&Wire { id: Some(&id), method: Some(method), params, ..wire() })
+    text(&Wire {
+        id: Some(&id),
+        method: Some(method),
+        params,
+        ..wire()
+    })
 }
 
 /// A notification.
 pub fn notification<P: Serialize + ?Sized>(method: &str, params: Option<&P>) -> Vec<u8> {
-    text(&Wire { method: Some(method), params, ..wire() })
+    text(&Wire {
+        method: Some(method),
+        params,
+        ..wire()
+    })
 }
 
 /// A response with a result.
 pub fn result<P: Serialize + ?Sized>(id: &RawId, result: &P) -> Vec<u8> {
     let id = id.to_raw();
-    text(&Wire { id: Some(&id), result: Some(result), ..wire() })
+    text(&Wire {
+        id: Some(&id),
+        result: Some(result),
+        ..wire()
+    })
 }
 
 /// A response with an error; `policy` names the policy step that refused.
@@ -59,7 +79,11 @@ pub fn error(id: Option<&RawId>, code: i32, message: &str, policy: Option<&str>)
         error["data"] = json!({"policy": step});
     }
     let id = id.map_or_else(|| to_raw(&Value::Null), RawId::to_raw);
-    text(&Wire { id: Some(&id), error: Some(&error), ..wire() })
+    text(&Wire {
+        id: Some(&id),
+        error: Some(&error),
+        ..wire()
+    })
 }
 
 /// A `session/update` for viewers with its sequence number, from the agent's own `params` when there are

@@ -30,7 +30,11 @@ impl LineDecoder {
     /// A decoder that has already seen the beginning of a line.
     #[must_use]
     pub fn resume(cap: usize, partial: Vec<u8>, is_skipping: bool) -> Self {
-        Self { partial, is_skipping, cap }
+        Self {
+            partial,
+            is_skipping,
+            cap,
+        }
     }
 
     /// The beginning of the line under way.
@@ -97,17 +101,23 @@ mod tests {
         assert!(decoder.partial().is_empty() && decoder.is_skipping());
         assert_eq!(
             decoder.push(10, b"g\nx\n"),
-            vec![(8, LineEvent::TooLong), (10, LineEvent::Line(b"x".to_vec()))]
+            vec![
+                (8, LineEvent::TooLong),
+                (10, LineEvent::Line(b"x".to_vec()))
+            ]
         );
     }
 
     #[test]
     fn a_carriage_return_before_the_end_is_not_part_of_the_line() {
         let mut decoder = LineDecoder::new(10);
-        assert_eq!(decoder.push(4, b"a\r\n\n"), vec![
-            (3, LineEvent::Line(b"a".to_vec())),
-            (4, LineEvent::Line(vec![])),
-        ]);
+        assert_eq!(
+            decoder.push(4, b"a\r\n\n"),
+            vec![
+                (3, LineEvent::Line(b"a".to_vec())),
+                (4, LineEvent::Line(vec![])),
+            ]
+        );
     }
 
     proptest! {

@@ -51,6 +51,12 @@ impl RawId {
         self.0.parse().ok()
     }
 
+    /// Whether `text` is this id as it is stored.
+    #[must_use]
+    pub fn is_text(&self, text: &str) -> bool {
+        self.0 == text
+    }
+
     /// The id as shown in the API: a string without its quotes, a number as written.
     #[must_use]
     pub fn display(&self) -> String {
@@ -126,10 +132,9 @@ impl Envelope {
 
     fn classify(object: &RawObject) -> Result<Kind, EnvelopeError> {
         let id = match object.get("id").filter(|raw| raw.get() != "null") {
-            Some(raw) => Some(
-                RawId::from_raw(raw)
-                    .ok_or(EnvelopeError::NotAMessage("the id must be a number or a string"))?,
-            ),
+            Some(raw) => Some(RawId::from_raw(raw).ok_or(EnvelopeError::NotAMessage(
+                "the id must be a number or a string",
+            ))?),
             None => None,
         };
         if object.get("method").is_some() {
@@ -148,10 +153,18 @@ impl Envelope {
             });
         }
         let id = id.ok_or(EnvelopeError::NotAMessage("neither a method nor an id"))?;
-        match (object.get("result").is_some(), object.get("error").is_some()) {
-            (true, false) => Ok(Kind::Response { id, is_error: false }),
+        match (
+            object.get("result").is_some(),
+            object.get("error").is_some(),
+        ) {
+            (true, false) => Ok(Kind::Response {
+                id,
+                is_error: false,
+            }),
             (false, true) => Ok(Kind::Response { id, is_error: true }),
-            _ => Err(EnvelopeError::NotAMessage("a response needs a result or an error")),
+            _ => Err(EnvelopeError::NotAMessage(
+                "a response needs a result or an error",
+            )),
         }
     }
 
@@ -174,7 +187,10 @@ mod tests {
     fn requests_notifications_and_responses_are_told_apart() {
         assert_eq!(
             kind(r#"{"jsonrpc":"2.0","id":0,"method":"a"}"#).expect("request"),
-            Kind::Request { id: RawId("0".into()), method: "a".into() }
+            Kind::Request {
+                id: RawId("0".into()),
+                method: "a".into()
+            }
         );
         assert_eq!(
             kind(r#"{"jsonrpc":"2.0","method":"a","params":{}}"#).expect("notification"),
@@ -182,11 +198,17 @@ mod tests {
         );
         assert_eq!(
             kind(r#"{"jsonrpc":"2.0","id":"\u0061","result":null}"#).expect("response"),
-            Kind::Response { id: RawId("\"a\"".into()), is_error: false }
+            Kind::Response {
+                id: RawId("\"a\"".into()),
+                is_error: false
+            }
         );
         assert_eq!(
             kind(r#"{"id":-7,"error":{}}"#).expect("error"),
-            Kind::Response { id: RawId("-7".into()), is_error: true }
+            Kind::Response {
+                id: RawId("-7".into()),
+                is_error: true
+            }
         );
     }
 

@@ -16,7 +16,7 @@ const MAX_TITLES: usize = 256;
 
 impl LiveState {
     /// Takes one line; `offset` is the agent's output after it.
-    pub fn on_line(&mut self, line: &[u8], offset: u64, out: &mut Vec<Effect>) {
+    pub(crate) fn on_line(&mut self, line: &[u8], offset: u64, out: &mut Vec<Effect>) {
         if line.iter().all(u8::is_ascii_whitespace) || self.phase == Phase::Ended {
             return;
         }
@@ -45,7 +45,12 @@ impl LiveState {
             }
             (AgentVerdict::Refuse(refusal), Some(id)) => {
                 let policy = refusal.policy.as_deref();
-                out.push(send(build::error(Some(&id), refusal.code, &refusal.message, policy)));
+                out.push(send(build::error(
+                    Some(&id),
+                    refusal.code,
+                    &refusal.message,
+                    policy,
+                )));
             }
             (AgentVerdict::Drop(why), _) => self.drop_message(why, out),
             (_, None) => self.drop_message("a request without an id", out),
@@ -60,15 +65,21 @@ impl LiveState {
             self.towards_clients(&mut params);
             object.put("params", &params);
         }
-        out.push(Effect::Show { frame: object.to_bytes(), except: None });
+        out.push(Effect::Show {
+            frame: object.to_bytes(),
+            except: None,
+        });
     }
 
     fn on_update(&mut self, message: &Envelope, offset: u64, out: &mut Vec<Effect>) {
         let params = message.params();
         let session: Option<String> = params.read("sessionId");
         if self.agent_session.is_none() && self.phase == Phase::Starting {
-            let kept: usize =
-                self.early.iter().map(|early| early.params.get("update").map_or(0, |u| u.get().len())).sum();
+            let kept: usize = self
+                .early
+                .iter()
+                .map(|early| early.params.get("update").map_or(0, |u| u.get().len()))
+                .sum();
             if self.early.len() >= MAX_EARLY || kept > MAX_EARLY_BYTES {
                 return self.drop_message("too many updates before the session's id", out);
             }
@@ -85,7 +96,9 @@ impl LiveState {
         if params.read::<String>("sessionId") != self.agent_session {
             return self.drop_message("an update of another session", out);
         }
-        let Some(update) = params.read::<Value>("update").filter(|u| u["sessionUpdate"].is_string())
+        let Some(update) = params
+            .read::<Value>("update")
+            .filter(|u| u["sessionUpdate"].is_string())
         else {
             return self.drop_message("an update that cannot be read", out);
         };
@@ -156,7 +169,9 @@ impl LiveState {
     }
 
     fn on_answer(&mut self, message: &Envelope, offset: u64, out: &mut Vec<Effect>) {
-        let Kind::Response { id, .. } = &message.kind else { return };
+        let Kind::Response { id, .. } = &message.kind else {
+            return;
+        };
         let Some(waiting) = id.as_number().and_then(|id| self.outstanding.remove(&id)) else {
             return self.drop_message("an answer to no request", out);
         };
@@ -217,7 +232,10 @@ impl LiveState {
         if let Some(asker) = asker {
             let mut object = message.object.clone();
             object.set("id", asker.id.to_raw());
-            out.push(Effect::Reply { viewer: asker.viewer, frame: object.to_bytes() });
+            out.push(Effect::Reply {
+                viewer: asker.viewer,
+                frame: object.to_bytes(),
+            });
         }
     }
 
@@ -245,10 +263,21 @@ impl LiveState {
             self.towards_agent(&mut params);
             params
         });
-        self.request(method, params.as_ref(), expect.unwrap_or(Expect::Other), asker, out);
+        self.request(
+            method,
+            params.as_ref(),
+            expect.unwrap_or(Expect::Other),
+            asker,
+            out,
+        );
     }
 
-    pub(super) fn notify(&mut self, method: &str, params: Option<RawObject>, out: &mut Vec<Effect>) {
+    pub(super) fn notify(
+        &mut self,
+        method: &str,
+        params: Option<RawObject>,
+        out: &mut Vec<Effect>,
+    ) {
         if self.phase != Phase::Ready {
             return self.drop_message("a notification that came at the wrong time", out);
         }
@@ -274,9 +303,21 @@ fn answer_of(message: &Envelope) -> Result<Value, Value> {
 impl Answer {
     /// The answer a viewer gave, with the id of the question.
     #[must_use]
-    pub fn of(message: &Envelope) -> Option<(RawId, Self)> {
-        let Kind::Response { id, is_error } = &message.kind else { return None };
-        let raw = message.object.get(if *is_error { "error" } else { "result" })?.to_owned();
-        Some((id.clone(), if *is_error { Self::Error(raw) } else { Self::Result(raw) }))
+    pub(crate) fn of(message: &Envelope) -> Option<(RawId, Self)> {
+        let Kind::Response { id, is_error } = &message.kind else {
+            return None;
+        };
+        let raw = message
+            .object
+            .get(if *is_error { "error" } else { "result" })?
+            .to_owned();
+        Some((
+            id.clone(),
+            if *is_error {
+                Self::Error(raw)
+            } else {
+                Self::Result(raw)
+            },
+        ))
     }
 }

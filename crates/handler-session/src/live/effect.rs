@@ -1,12 +1,12 @@
 //! What a step wants done, in this order.
 
-use super::{StartFailure, ViewerId};
+use super::ViewerId;
 use crate::acp::RawObject;
 use serde_json::{Map, Value};
 
 /// An update of the session.
 #[derive(Debug, Clone)]
-pub struct UpdateEffect {
+pub(crate) struct UpdateEffect {
     /// `params.update`.
     pub update: Value,
     /// The agent's own parameters, shown with everything they hold; none: made by the daemon.
@@ -21,7 +21,7 @@ pub struct UpdateEffect {
 
 /// One thing to do.
 #[derive(Debug, Clone)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// Write a line (with its end) to the agent.
     Send(Vec<u8>),
     /// Log an update and show it.
@@ -50,8 +50,6 @@ pub enum Effect {
     Ended {
         /// For the viewers.
         reason: String,
-        /// Set when it never became ready.
-        failure: Option<StartFailure>,
     },
     /// Something was not passed on.
     Dropped(String),

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// An answer to a request of the agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// `result`.
     Result(Box<RawValue>),
     /// `error`.
@@ -18,7 +18,7 @@ pub enum Answer {
 
 /// One input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Input {
+pub(crate) enum Input {
     /// A new agent process is to be set up.
     Open(Box<Opening>),
     /// A turn starts.
@@ -87,20 +87,37 @@ pub enum Input {
 
 impl LiveState {
     /// Takes one input.
-    pub fn on_input(&mut self, input: Input, out: &mut Vec<super::Effect>) {
+    pub(crate) fn on_input(&mut self, input: Input, out: &mut Vec<super::Effect>) {
         match input {
             Input::Open(opening) => self.open(*opening, out),
-            Input::Prompt { params, at_ms, asker } => self.start_turn(params, at_ms, asker, out),
-            Input::Forward { method, params, asker } => self.forward(&method, params, asker, out),
+            Input::Prompt {
+                params,
+                at_ms,
+                asker,
+            } => self.start_turn(params, at_ms, asker, out),
+            Input::Forward {
+                method,
+                params,
+                asker,
+            } => self.forward(&method, params, asker, out),
             Input::Notify { method, params } => self.notify(&method, params, out),
-            Input::Answer { id, answer, by, viewer } => {
+            Input::Answer {
+                id,
+                answer,
+                by,
+                viewer,
+            } => {
                 self.answer_pending(&id, &answer, &by, viewer, out);
             }
             Input::Cancel { is_timeout } => self.cancel(is_timeout, out),
             Input::TurnLost => self.lose_turn(out),
             Input::RefuseExtensions => self.refuse_extensions(out),
             Input::StartTimedOut { message } => self.start_timed_out(message, out),
-            Input::End { how, detail, is_error } => self.end(how, &detail, is_error, out),
+            Input::End {
+                how,
+                detail,
+                is_error,
+            } => self.end(how, &detail, is_error, out),
         }
     }
 }

@@ -10,32 +10,31 @@
 //! runs them again and leaves out the effects that already took place. Therefore nothing here reads a
 //! clock, a random number or whether somebody is attached.
 
-pub mod agent;
-pub mod effect;
-pub mod input;
-pub mod opening;
-pub mod permission;
-pub mod record;
-pub mod state;
-pub mod turn;
+pub(crate) mod agent;
+pub(crate) mod effect;
+pub(crate) mod input;
+pub(crate) mod opening;
+pub(crate) mod permission;
+pub(crate) mod record;
+pub(crate) mod state;
+pub(crate) mod turn;
 
-#[cfg(test)]
-mod tests;
-
-pub use effect::{Effect, UpdateEffect};
-pub use input::{Answer, Input};
-pub use opening::{OpenKind, Opening, StartFailure, StartFailureKind};
-pub use permission::{Pending, PendingKind, PendingPermission};
-pub use state::{LiveState, Phase};
+pub(crate) use effect::{Effect, UpdateEffect};
+pub(crate) use input::{Answer, Input};
+pub(crate) use opening::{OpenKind, Opening};
+pub use opening::{StartFailure, StartFailureKind};
+pub(crate) use permission::Pending;
+pub use permission::{PendingKind, PendingPermission};
+pub(crate) use state::{LiveState, Phase};
 
 use crate::acp::RawId;
 
 /// Number of an attachment, unique while the owner lives.
-pub type ViewerId = u64;
+pub(crate) type ViewerId = u64;
 
 /// The viewer that waits for an answer, and its own id for the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asker {
+pub(crate) struct Asker {
     /// The viewer.
     pub viewer: ViewerId,
     /// Its id.

@@ -14,7 +14,7 @@ const MAX_SESSION_ID: usize = 512;
 
 /// Which conversation the agent opens.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum OpenKind {
+pub(crate) enum OpenKind {
     /// A new one.
     #[default]
     New,
@@ -33,7 +33,7 @@ pub enum OpenKind {
 
 /// How a session is opened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Opening {
+pub(crate) struct Opening {
     /// Which conversation.
     pub kind: OpenKind,
     /// The folder.
@@ -115,7 +115,12 @@ impl LiveState {
         let scope = self.opening.scope.clone();
         let mut params = json!({"cwd": scope, "mcpServers": []});
         let method = match &self.opening.kind {
-            OpenKind::Load { agent_session, had_turn: true, is_history_wanted, .. } => {
+            OpenKind::Load {
+                agent_session,
+                had_turn: true,
+                is_history_wanted,
+                ..
+            } => {
                 if !self.can_load() {
                     let message = "this agent cannot resume sessions".to_owned();
                     return self.fail(StartFailureKind::CannotResume, message, out);
@@ -137,7 +142,11 @@ impl LiveState {
         out: &mut Vec<Effect>,
     ) {
         let is_load = self.agent_session.is_some();
-        let method = if is_load { "session/load" } else { "session/new" };
+        let method = if is_load {
+            "session/load"
+        } else {
+            "session/new"
+        };
         let mut result = match answer {
             Ok(result) if result.is_object() => result,
             Ok(_) => json!({}),
@@ -220,7 +229,10 @@ impl LiveState {
     }
 
     fn fail(&mut self, kind: StartFailureKind, message: String, out: &mut Vec<Effect>) {
-        self.failure = Some(StartFailure { kind, message: message.clone() });
+        self.failure = Some(StartFailure {
+            kind,
+            message: message.clone(),
+        });
         self.end(StopHow::Error, &message, true, out);
     }
 }
@@ -236,6 +248,8 @@ pub(super) fn error_text(error: &Value) -> String {
 }
 
 fn shown(value: &Value) -> String {
-    let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+    let text = value
+        .as_str()
+        .map_or_else(|| value.to_string(), ToOwned::to_owned);
     text.chars().take(500).collect()
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Questions that may wait at once.
-pub const MAX_PENDING: usize = 64;
+pub(crate) const MAX_PENDING: usize = 64;
 
 /// What kind of question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub enum PendingKind {
 
 /// A question of the agent that waits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Pending {
+pub(crate) struct Pending {
     /// The agent's id.
     pub id: RawId,
     /// What kind.
@@ -59,7 +59,7 @@ pub struct PendingPermission {
 impl Pending {
     /// As the API shows it.
     #[must_use]
-    pub fn view(&self) -> PendingPermission {
+    pub(crate) fn view(&self) -> PendingPermission {
         PendingPermission {
             request_id: self.id.display(),
             kind: self.kind,
@@ -84,13 +84,20 @@ impl Pending {
         match self.kind {
             PendingKind::Extension => true,
             PendingKind::Elicitation => {
-                matches!(result["action"].as_str(), Some("accept" | "decline" | "cancel"))
+                matches!(
+                    result["action"].as_str(),
+                    Some("accept" | "decline" | "cancel")
+                )
             }
             PendingKind::Permission => match result["outcome"]["outcome"].as_str() {
                 Some("cancelled") => true,
                 Some("selected") => {
                     let chosen = &result["outcome"]["optionId"];
-                    chosen.is_string() && self.options.iter().any(|option| option["optionId"] == *chosen)
+                    chosen.is_string()
+                        && self
+                            .options
+                            .iter()
+                            .any(|option| option["optionId"] == *chosen)
                 }
                 _ => false,
             },
@@ -99,7 +106,7 @@ impl Pending {
 
     /// The answer that means "cancelled".
     #[must_use]
-    pub fn cancelled(&self) -> Value {
+    pub(crate) fn cancelled(&self) -> Value {
         match self.kind {
             PendingKind::Elicitation => json!({"action": "cancel"}),
             _ => json!({"outcome": {"outcome": "cancelled"}}),
@@ -110,12 +117,20 @@ impl Pending {
 impl LiveState {
     /// Whether an answer fits a question that waits.
     #[must_use]
-    pub fn accepts_answer(&self, id: &RawId, answer: &Answer) -> bool {
-        self.pending.iter().any(|pending| pending.id == *id && pending.accepts(answer))
+    pub(crate) fn accepts_answer(&self, id: &RawId, answer: &Answer) -> bool {
+        self.pending
+            .iter()
+            .any(|pending| pending.id == *id && pending.accepts(answer))
+    }
+
+    /// Whether an extension request of the agent waits.
+    #[must_use]
+    pub(crate) fn has_extension_request(&self) -> bool {
+        self.pending.iter().any(|pending| !pending.is_question())
     }
 
     /// Questions that wait for a person.
-    pub fn questions(&self) -> impl Iterator<Item = &Pending> {
+    pub(crate) fn questions(&self) -> impl Iterator<Item = &Pending> {
         self.pending.iter().filter(|pending| pending.is_question())
     }
 
@@ -156,7 +171,10 @@ impl LiveState {
             // The turn is being cancelled: an agent that still asks must not wait for people.
             return self.settle(&pending, "cancel", Some(offset), out);
         }
-        out.push(Effect::Show { frame: pending.request.to_bytes(), except: None });
+        out.push(Effect::Show {
+            frame: pending.request.to_bytes(),
+            except: None,
+        });
         self.pending.push(pending);
         out.push(Effect::Changed);
     }
@@ -176,7 +194,11 @@ impl LiveState {
         let title = call["title"]
             .as_str()
             .map(ToOwned::to_owned)
-            .or_else(|| tool_call_id.as_ref().and_then(|call| self.tool_titles.get(call).cloned()))
+            .or_else(|| {
+                tool_call_id
+                    .as_ref()
+                    .and_then(|call| self.tool_titles.get(call).cloned())
+            })
             .or_else(|| params.read("message"))
             .unwrap_or_else(|| "Permission".to_owned());
         Pending {
@@ -198,9 +220,14 @@ impl LiveState {
         out: &mut Vec<Effect>,
     ) {
         if !self.accepts_answer(id, answer) {
-            return self.drop_message("an answer to no open question, or not one of its options", out);
+            return self.drop_message(
+                "an answer to no open question, or not one of its options",
+                out,
+            );
         }
-        let Some(at) = self.pending.iter().position(|pending| pending.id == *id) else { return };
+        let Some(at) = self.pending.iter().position(|pending| pending.id == *id) else {
+            return;
+        };
         let pending = self.pending.remove(at);
         let mut response = RawObject::default();
         response.put("jsonrpc", "2.0");
@@ -261,7 +288,10 @@ impl LiveState {
 
     pub(super) fn withdraw(&mut self, message: &Envelope, offset: u64, out: &mut Vec<Effect>) {
         let id = message.params().get("requestId").and_then(RawId::from_raw);
-        let at = self.pending.iter().position(|pending| Some(&pending.id) == id.as_ref());
+        let at = self
+            .pending
+            .iter()
+            .position(|pending| Some(&pending.id) == id.as_ref());
         if let Some(at) = at {
             let pending = self.pending.remove(at);
             self.settle(&pending, "agent", Some(offset), out);
@@ -270,8 +300,9 @@ impl LiveState {
     }
 
     pub(super) fn refuse_extensions(&mut self, out: &mut Vec<Effect>) {
-        let (refused, kept) =
-            std::mem::take(&mut self.pending).into_iter().partition(|p| !p.is_question());
+        let (refused, kept) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|p| !p.is_question());
         self.pending = kept;
         let refused: Vec<Pending> = refused;
         for pending in refused {
@@ -292,7 +323,12 @@ fn outcome_of(result: &Value) -> Value {
         Value::Null => json!({"action": result["action"]}),
         outcome => json!({"outcome": outcome["outcome"], "optionId": outcome["optionId"]})
             .as_object()
-            .map(|map| map.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect())
+            .map(|map| {
+                map.iter()
+                    .filter(|(_, v)| !v.is_null())
+                    .map(|(k, v)| (k.clone(), v.clone()))
+                    .collect()
+            })
             .map_or(Value::Null, Value::Object),
     }
 }

@@ -21,19 +21,19 @@ fn at(mut record: Record, offset: Option<u64>) -> Record {
 
 /// An update.
 #[must_use]
-pub fn update(update: Value, offset: Option<u64>) -> Record {
+pub(crate) fn update(update: Value, offset: Option<u64>) -> Record {
     at(record(json!({"kind": "update", "update": update})), offset)
 }
 
 /// A turn begins.
 #[must_use]
-pub fn turn_start() -> Record {
+pub(crate) fn turn_start() -> Record {
     record(json!({"kind": "turn", "phase": "start"}))
 }
 
 /// A turn ends.
 #[must_use]
-pub fn turn_end(stop_reason: &str, error: Option<&str>, offset: Option<u64>) -> Record {
+pub(crate) fn turn_end(stop_reason: &str, error: Option<&str>, offset: Option<u64>) -> Record {
     let mut end = record(json!({"kind": "turn", "phase": "end", "stopReason": stop_reason}));
     if let Some(error) = error {
         end.insert("error".to_owned(), json!(error));
@@ -43,19 +43,22 @@ pub fn turn_end(stop_reason: &str, error: Option<&str>, offset: Option<u64>) -> 
 
 /// The agent is ready.
 #[must_use]
-pub fn started(offset: Option<u64>) -> Record {
-    at(record(json!({"kind": "lifecycle", "event": "started"})), offset)
+pub(crate) fn started(offset: Option<u64>) -> Record {
+    at(
+        record(json!({"kind": "lifecycle", "event": "started"})),
+        offset,
+    )
 }
 
 /// The session stopped.
 #[must_use]
-pub fn stopped(how: StopHow, detail: &str) -> Record {
+pub(crate) fn stopped(how: StopHow, detail: &str) -> Record {
     record(json!({"kind": "lifecycle", "event": "stopped", "how": how, "detail": detail}))
 }
 
 /// The agent asks.
 #[must_use]
-pub fn permission_request(pending: &super::Pending, offset: u64) -> Record {
+pub(crate) fn permission_request(pending: &super::Pending, offset: u64) -> Record {
     let mut asked = record(json!({
         "kind": "permission",
         "phase": "request",
@@ -72,7 +75,7 @@ pub fn permission_request(pending: &super::Pending, offset: u64) -> Record {
 
 /// A question is settled.
 #[must_use]
-pub fn permission_resolved(
+pub(crate) fn permission_resolved(
     pending: &super::Pending,
     outcome: &Value,
     by: &str,

@@ -10,11 +10,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Requests to the agent that may be unanswered at once.
-pub const MAX_OUTSTANDING: usize = 256;
+pub(crate) const MAX_OUTSTANDING: usize = 256;
 
 /// How far the session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// The agent is being set up.
     Starting,
     /// It can be used.
@@ -26,7 +26,7 @@ pub enum Phase {
 
 /// A turn under way.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Turn {
+pub(crate) struct Turn {
     /// The daemon's id of the `session/prompt`.
     pub request: u64,
     /// When it started, milliseconds since the epoch.
@@ -43,7 +43,7 @@ pub struct Turn {
 
 /// What an answer of the agent is for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Expect {
+pub(crate) enum Expect {
     /// `initialize`.
     Initialize,
     /// `session/new` or `session/load`.
@@ -64,7 +64,7 @@ pub enum Expect {
 
 /// A request to the agent that is unanswered.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Outstanding {
+pub(crate) struct Outstanding {
     /// What it was.
     pub expect: Expect,
     /// Who waits; nobody after a restart of the daemon.
@@ -74,7 +74,7 @@ pub struct Outstanding {
 
 /// A line that came before the session had its id.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct EarlyUpdate {
+pub(crate) struct EarlyUpdate {
     /// Its parameters.
     pub params: RawObject,
     /// Offset after it.
@@ -83,7 +83,7 @@ pub struct EarlyUpdate {
 
 /// The state of a session.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct LiveState {
+pub(crate) struct LiveState {
     /// How far it is.
     pub phase: Phase,
     /// How it was opened.
@@ -133,19 +133,19 @@ pub struct LiveState {
 impl LiveState {
     /// A turn is under way.
     #[must_use]
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.turn.is_some()
     }
 
     /// Whether the agent can load an earlier conversation.
     #[must_use]
-    pub fn can_load(&self) -> bool {
+    pub(crate) fn can_load(&self) -> bool {
         self.init["agentCapabilities"]["loadSession"] == Value::Bool(true)
     }
 
     /// The conversation's id for clients, or an empty text before there is one.
     #[must_use]
-    pub fn session(&self) -> &str {
+    pub(crate) fn session(&self) -> &str {
         self.client_session.as_deref().unwrap_or_default()
     }
 
@@ -190,8 +190,52 @@ impl LiveState {
     }
 }
 
-/// A line for the agent.
+/// A line for the agent. A client may spread a message over several lines; line ends can only stand
+/// between tokens, so a space does as well.
 pub(super) fn send(mut message: Vec<u8>) -> super::Effect {
+    for byte in &mut message {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
     message.push(b'\n');
     super::Effect::Send(message)
+}
+
+/// What the log tells of a time that the state does not know.
+impl LiveState {
+    /// A turn began.
+    pub(crate) fn note_turn_open(&mut self) {
+        self.had_turn = true;
+        self.turn.get_or_insert_with(|| Turn {
+            request: 0,
+            started_ms: 0,
+            prompt: String::new(),
+            is_cut: true,
+            is_cancelled: false,
+            is_timed_out: false,
+        });
+    }
+
+    /// A turn ended.
+    pub(crate) fn note_turn_over(&mut self, reason: Option<&str>) {
+        if let Some(turn) = self.turn.take() {
+            self.outstanding.remove(&turn.request);
+        }
+        self.last_stop_reason = reason.map(ToOwned::to_owned);
+    }
+
+    /// A question was settled.
+    pub(crate) fn note_settled_question(&mut self, id: &Value) {
+        let id = id.as_str().unwrap_or_default();
+        self.pending.retain(|pending| !pending.id.is_text(id));
+    }
+
+    /// The session stopped.
+    pub(crate) fn note_ended(&mut self) {
+        self.phase = Phase::Ended;
+        self.turn = None;
+        self.pending.clear();
+        self.outstanding.clear();
+    }
 }

@@ -80,12 +80,22 @@ impl LiveState {
     ) {
         let is_timed_out = self.turn.as_ref().is_some_and(|turn| turn.is_timed_out);
         let (reason, error) = match answer {
-            Ok(result) => {
-                (result["stopReason"].as_str().unwrap_or("unknown").chars().take(64).collect(), None)
-            }
+            Ok(result) => (
+                result["stopReason"]
+                    .as_str()
+                    .unwrap_or("unknown")
+                    .chars()
+                    .take(64)
+                    .collect(),
+                None,
+            ),
             Err(error) => ("error".to_owned(), Some(error_text(&error))),
         };
-        let reason = if is_timed_out { "timed_out".to_owned() } else { reason };
+        let reason = if is_timed_out {
+            "timed_out".to_owned()
+        } else {
+            reason
+        };
         self.close_turn(&reason, error.as_deref(), Some(offset), asker.as_ref(), out);
         self.reply(message, asker, out);
         out.push(Effect::Changed);
@@ -129,13 +139,27 @@ impl LiveState {
 
     pub(super) fn lose_turn(&mut self, out: &mut Vec<Effect>) {
         let Some(turn) = &self.turn else { return };
-        let asker = self.outstanding.remove(&turn.request).and_then(|waiting| waiting.asker);
+        let asker = self
+            .outstanding
+            .remove(&turn.request)
+            .and_then(|waiting| waiting.asker);
         self.error = Some("the agent did not end a turn that took too long".to_owned());
-        self.close_turn("timed_out", self.error.clone().as_deref(), None, asker.as_ref(), out);
+        self.close_turn(
+            "timed_out",
+            self.error.clone().as_deref(),
+            None,
+            asker.as_ref(),
+            out,
+        );
         if let Some(asker) = asker {
             out.push(Effect::Reply {
                 viewer: asker.viewer,
-                frame: build::error(Some(&asker.id), codes::INTERNAL, "the turn took too long", None),
+                frame: build::error(
+                    Some(&asker.id),
+                    codes::INTERNAL,
+                    "the turn took too long",
+                    None,
+                ),
             });
         }
         out.push(Effect::Changed);
@@ -152,8 +176,10 @@ impl LiveState {
             return;
         }
         if self.phase == Phase::Starting && self.failure.is_none() {
-            self.failure =
-                Some(StartFailure { kind: StartFailureKind::Ended, message: detail.to_owned() });
+            self.failure = Some(StartFailure {
+                kind: StartFailureKind::Ended,
+                message: detail.to_owned(),
+            });
         }
         self.close_turn("stopped", None, None, None, out);
         self.phase = Phase::Ended;
@@ -164,12 +190,18 @@ impl LiveState {
         }
         out.push(Effect::Record(record::stopped(how, detail)));
         out.push(Effect::Changed);
-        out.push(Effect::Ended { reason: detail.to_owned(), failure: self.failure.clone() });
+        out.push(Effect::Ended {
+            reason: detail.to_owned(),
+        });
     }
 }
 
 fn prompt_text(blocks: &[Value]) -> String {
-    blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+    blocks
+        .iter()
+        .filter_map(|block| block["text"].as_str())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn cut(text: &str, max: usize) -> (&str, bool) {

@@ -71,13 +71,22 @@ mod tests {
     #[test]
     fn files_and_terminals_are_never_offered() {
         for (given, expected) in [
-            (json!({}), json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false})),
-            (json!(7), json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false})),
+            (
+                json!({}),
+                json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false}),
+            ),
+            (
+                json!(7),
+                json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false}),
+            ),
             (
                 json!({"terminal": true, "fs": {"readTextFile": true, "x": 1}, "elicitation": {"form": {}}}),
                 json!({"terminal": false, "fs": {"readTextFile": false, "x": 1, "writeTextFile": false}, "elicitation": {"form": {}}}),
             ),
-            (json!({"fs": true}), json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false})),
+            (
+                json!({"fs": true}),
+                json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false}),
+            ),
         ] {
             assert_eq!(clamp(given.clone()), expected, "{given}");
         }
@@ -92,11 +101,14 @@ mod tests {
             "agentCapabilities": {"loadSession": false, "auth": {"logout": {}},
                 "sessionCapabilities": {"fork": {}}, "promptCapabilities": {"image": true}},
         }));
-        assert_eq!(seen, json!({
-            "protocolVersion": 1,
-            "authMethods": [],
-            "agentInfo": {"name": "a"},
-            "agentCapabilities": {"loadSession": true, "promptCapabilities": {"image": true}},
-        }));
+        assert_eq!(
+            seen,
+            json!({
+                "protocolVersion": 1,
+                "authMethods": [],
+                "agentInfo": {"name": "a"},
+                "agentCapabilities": {"loadSession": true, "promptCapabilities": {"image": true}},
+            })
+        );
     }
 }

@@ -36,7 +36,10 @@ pub fn plan(defaults: &SessionDefaults, opened: &Value) -> Result<Vec<DefaultSte
         steps.push(mode(&defaults.mode_ids, opened)?);
     }
     for (config_id, value) in &defaults.config_options {
-        steps.push(DefaultStep::Option { config_id: config_id.clone(), value: value.clone() });
+        steps.push(DefaultStep::Option {
+            config_id: config_id.clone(),
+            value: value.clone(),
+        });
     }
     Ok(steps)
 }
@@ -50,12 +53,17 @@ fn mode(wanted: &[String], opened: &Value) -> Result<DefaultStep, Refusal> {
     let values = option.map(option_values).unwrap_or_default();
     for mode_id in wanted {
         if modes.contains(&mode_id.as_str()) {
-            return Ok(DefaultStep::Mode { mode_id: mode_id.clone() });
+            return Ok(DefaultStep::Mode {
+                mode_id: mode_id.clone(),
+            });
         }
         if let Some(config_id) = option.and_then(|option| option["id"].as_str())
             && values.contains(&mode_id.as_str())
         {
-            return Ok(DefaultStep::Option { config_id: config_id.to_owned(), value: mode_id.clone() });
+            return Ok(DefaultStep::Option {
+                config_id: config_id.to_owned(),
+                value: mode_id.clone(),
+            });
         }
     }
     let offered = if modes.is_empty() { values } else { modes };
@@ -85,9 +93,10 @@ fn option_values(option: &Value) -> Vec<&str> {
 #[must_use]
 pub fn request(step: &DefaultStep, session: &str) -> (&'static str, Value) {
     match step {
-        DefaultStep::Mode { mode_id } => {
-            ("session/set_mode", json!({"sessionId": session, "modeId": mode_id}))
-        }
+        DefaultStep::Mode { mode_id } => (
+            "session/set_mode",
+            json!({"sessionId": session, "modeId": mode_id}),
+        ),
         DefaultStep::Option { config_id, value } => (
             "session/set_config_option",
             json!({"sessionId": session, "configId": config_id, "value": value}),
@@ -129,7 +138,10 @@ pub fn set_mode(opened: &mut Value, mode_id: &str) {
         opened["modes"]["currentModeId"] = json!(mode_id);
     }
     if let Some(options) = opened["configOptions"].as_array_mut() {
-        for option in options.iter_mut().filter(|option| option["category"] == "mode") {
+        for option in options
+            .iter_mut()
+            .filter(|option| option["category"] == "mode")
+        {
             if option_values(option).contains(&mode_id) {
                 option["currentValue"] = json!(mode_id);
             }
@@ -140,7 +152,10 @@ pub fn set_mode(opened: &mut Value, mode_id: &str) {
 /// Notes an option's value in `opened`.
 pub fn set_option(opened: &mut Value, config_id: &str, value: &str) {
     if let Some(options) = opened["configOptions"].as_array_mut() {
-        for option in options.iter_mut().filter(|option| option["id"] == config_id) {
+        for option in options
+            .iter_mut()
+            .filter(|option| option["id"] == config_id)
+        {
             option["currentValue"] = json!(value);
         }
     }
@@ -165,10 +180,17 @@ mod tests {
     #[test]
     fn the_first_offered_mode_is_chosen() {
         let mode = |id: &str| DefaultStep::Mode { mode_id: id.into() };
-        let option = |id: &str| DefaultStep::Option { config_id: "mode".into(), value: id.into() };
+        let option = |id: &str| DefaultStep::Option {
+            config_id: "mode".into(),
+            value: id.into(),
+        };
         for (opened, wanted, expected) in [
             (claude(), vec!["default"], Some(vec![mode("default")])),
-            (claude(), vec!["bypass", "acceptEdits"], Some(vec![mode("acceptEdits")])),
+            (
+                claude(),
+                vec!["bypass", "acceptEdits"],
+                Some(vec![mode("acceptEdits")]),
+            ),
             (claude(), vec!["bypass"], None),
             (claude(), vec![], Some(vec![])),
             (opencode(), vec!["plan"], Some(vec![option("plan")])),
@@ -183,7 +205,10 @@ mod tests {
             };
             let planned = plan(&defaults, &opened);
             if let Err(refusal) = &planned {
-                assert_eq!((refusal.code, refusal.policy.as_deref()), (-32004, Some("P7")));
+                assert_eq!(
+                    (refusal.code, refusal.policy.as_deref()),
+                    (-32004, Some("P7"))
+                );
             }
             assert_eq!(planned.ok(), expected, "{wanted:?} of {opened}");
         }
@@ -199,7 +224,10 @@ mod tests {
         assert_eq!(steps.len(), 2);
         assert_eq!(
             request(&steps[1], "S"),
-            ("session/set_config_option", json!({"sessionId": "S", "configId": "model", "value": "m"}))
+            (
+                "session/set_config_option",
+                json!({"sessionId": "S", "configId": "model", "value": "m"})
+            )
         );
         let mut opened = claude();
         let said = |value: &str| json!({"configOptions": [{"id": "model", "currentValue": value}]});
@@ -212,7 +240,14 @@ mod tests {
     #[test]
     fn a_set_mode_shows_in_modes_and_in_the_mode_option() {
         let mut opened = claude();
-        apply(&DefaultStep::Mode { mode_id: "default".into() }, &json!({}), &mut opened).expect("set");
+        apply(
+            &DefaultStep::Mode {
+                mode_id: "default".into(),
+            },
+            &json!({}),
+            &mut opened,
+        )
+        .expect("set");
         assert_eq!(opened["modes"]["currentModeId"], "default");
         assert_eq!(opened["configOptions"][0]["currentValue"], "default");
     }

@@ -19,17 +19,24 @@ pub fn check(params: &RawObject, scope: &str) -> Result<(), Refusal> {
         .read("cwd")
         .ok_or_else(|| refuse("cwd must be an absolute path".to_owned()))?;
     let mut folders = vec![cwd];
-    if let Some(raw) = params.get("additionalDirectories").filter(|raw| raw.get() != "null") {
+    if let Some(raw) = params
+        .get("additionalDirectories")
+        .filter(|raw| raw.get() != "null")
+    {
         let more: Vec<String> = serde_json::from_str(raw.get())
             .map_err(|_| refuse("additionalDirectories must be a list of paths".to_owned()))?;
         if more.len() > MAX_FOLDERS {
-            return Err(refuse(format!("more than {MAX_FOLDERS} additional directories")));
+            return Err(refuse(format!(
+                "more than {MAX_FOLDERS} additional directories"
+            )));
         }
         folders.extend(more);
     }
     match folders.iter().find(|folder| !is_inside(folder, scope)) {
         None => Ok(()),
-        Some(folder) => Err(refuse(format!("{folder:?} is outside the session's folder"))),
+        Some(folder) => Err(refuse(format!(
+            "{folder:?} is outside the session's folder"
+        ))),
     }
 }
 
@@ -69,9 +76,18 @@ mod tests {
         for (params, passes) in [
             (r#"{"cwd":"/home/dev/project"}"#, true),
             (r#"{"cwd":"/home/dev/project/"}"#, true),
-            (r#"{"cwd":"/home/dev/project/./a/../b","additionalDirectories":null}"#, true),
-            (r#"{"cwd":"/home/dev//project","additionalDirectories":["/home/dev/project/x"]}"#, true),
-            (r#"{"cwd":"/home/dev/project","additionalDirectories":[]}"#, true),
+            (
+                r#"{"cwd":"/home/dev/project/./a/../b","additionalDirectories":null}"#,
+                true,
+            ),
+            (
+                r#"{"cwd":"/home/dev//project","additionalDirectories":["/home/dev/project/x"]}"#,
+                true,
+            ),
+            (
+                r#"{"cwd":"/home/dev/project","additionalDirectories":[]}"#,
+                true,
+            ),
             (r"{}", false),
             (r#"{"cwd":null}"#, false),
             (r#"{"cwd":["/home/dev/project"]}"#, false),
@@ -81,16 +97,31 @@ mod tests {
             (r#"{"cwd":"/home/dev"}"#, false),
             (r#"{"cwd":"/home/dev/project/../other"}"#, false),
             (r#"{"cwd":"/home/dev/project\u0000"}"#, false),
-            (r#"{"cwd":"/home/dev/project","additionalDirectories":["/etc"]}"#, false),
-            (r#"{"cwd":"/home/dev/project","additionalDirectories":["/home/dev/project","/home/dev/project/../.."]}"#, false),
-            (r#"{"cwd":"/home/dev/project","additionalDirectories":"/etc"}"#, false),
-            (r#"{"cwd":"/home/dev/project","additionalDirectories":[7]}"#, false),
+            (
+                r#"{"cwd":"/home/dev/project","additionalDirectories":["/etc"]}"#,
+                false,
+            ),
+            (
+                r#"{"cwd":"/home/dev/project","additionalDirectories":["/home/dev/project","/home/dev/project/../.."]}"#,
+                false,
+            ),
+            (
+                r#"{"cwd":"/home/dev/project","additionalDirectories":"/etc"}"#,
+                false,
+            ),
+            (
+                r#"{"cwd":"/home/dev/project","additionalDirectories":[7]}"#,
+                false,
+            ),
         ] {
             let object = RawObject::parse(params.as_bytes()).expect(params);
             let verdict = check(&object, scope);
             assert_eq!(verdict.is_ok(), passes, "{params}");
             if let Err(refusal) = verdict {
-                assert_eq!((refusal.code, refusal.policy.as_deref()), (-32001, Some("P2")));
+                assert_eq!(
+                    (refusal.code, refusal.policy.as_deref()),
+                    (-32001, Some("P2"))
+                );
             }
         }
     }

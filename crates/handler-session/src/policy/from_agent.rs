@@ -77,8 +77,14 @@ mod tests {
     fn each_method_has_its_verdict() {
         for (text, expected) in [
             (r#"{"method":"session/update","params":{}}"#, "update"),
-            (r#"{"id":0,"method":"session/update","params":{}}"#, "-32601"),
-            (r#"{"id":0,"method":"session/request_permission"}"#, "permission"),
+            (
+                r#"{"id":0,"method":"session/update","params":{}}"#,
+                "-32601",
+            ),
+            (
+                r#"{"id":0,"method":"session/request_permission"}"#,
+                "permission",
+            ),
             (r#"{"method":"session/request_permission"}"#, "drop"),
             (r#"{"id":0,"method":"elicitation/create"}"#, "elicitation"),
             (r#"{"method":"elicitation/complete"}"#, "show"),
@@ -87,7 +93,10 @@ mod tests {
             (r#"{"id":0,"method":"terminal/create"}"#, "-32003"),
             (r#"{"method":"fs/x"}"#, "drop"),
             (r#"{"id":0,"method":"craft/drainMidTurnQueue"}"#, "-32601"),
-            (r#"{"method":"qwen/notify/session/prompt-suggestion"}"#, "drop"),
+            (
+                r#"{"method":"qwen/notify/session/prompt-suggestion"}"#,
+                "drop",
+            ),
             (r#"{"method":"_auth/status_update"}"#, "show"),
             (r#"{"id":"a","method":"_vendor/ask"}"#, "extension"),
             (r#"{"method":"_handler/permission_resolved"}"#, "drop"),

@@ -46,7 +46,11 @@ pub enum ClientVerdict {
 }
 
 /// Requests that are forwarded when they name the session.
-const FORWARDED: [&str; 3] = ["session/set_mode", "session/set_config_option", "session/set_model"];
+const FORWARDED: [&str; 3] = [
+    "session/set_mode",
+    "session/set_config_option",
+    "session/set_model",
+];
 /// Requests about conversations other than this one.
 const OTHER_SESSIONS: [&str; 6] = [
     "session/new",
@@ -63,8 +67,9 @@ pub fn decide(message: &Envelope, context: &ClientContext<'_>) -> ClientVerdict 
     match &message.kind {
         Kind::Response { .. } => ClientVerdict::Answer,
         Kind::Notification { method } => notification(method, &message.params(), context),
-        Kind::Request { method, .. } => request(method, &message.params(), context)
-            .unwrap_or_else(ClientVerdict::Refuse),
+        Kind::Request { method, .. } => {
+            request(method, &message.params(), context).unwrap_or_else(ClientVerdict::Refuse)
+        }
     }
 }
 
@@ -91,7 +96,10 @@ fn request(
         return Ok(ClientVerdict::Initialize);
     }
     if OTHER_SESSIONS.contains(&method) {
-        return Err(Refusal::new(codes::ONE_SESSION, "one session per attachment"));
+        return Err(Refusal::new(
+            codes::ONE_SESSION,
+            "one session per attachment",
+        ));
     }
     if is_extension(method) {
         names_session(params, context, false)?;
@@ -106,7 +114,9 @@ fn request(
             names_session(params, context, true)?;
             folders::check(params, context.scope)?;
             mcp::check(params, context.network)?;
-            Ok(ClientVerdict::Load { after_seq: after_seq(params)? })
+            Ok(ClientVerdict::Load {
+                after_seq: after_seq(params)?,
+            })
         }
         "session/prompt" => {
             names_session(params, context, true)?;
@@ -129,7 +139,10 @@ pub(super) fn is_extension(method: &str) -> bool {
 }
 
 pub(super) fn shorten(method: &str) -> &str {
-    method.char_indices().nth(80).map_or(method, |(at, _)| &method[..at])
+    method
+        .char_indices()
+        .nth(80)
+        .map_or(method, |(at, _)| &method[..at])
 }
 
 fn names_session(
@@ -141,7 +154,10 @@ fn names_session(
         None if !is_required => Ok(()),
         None => Err(Refusal::new(codes::INVALID_PARAMS, "sessionId is missing")),
         Some(_) if params.read::<String>("sessionId").as_deref() == Some(context.session) => Ok(()),
-        Some(_) => Err(Refusal::new(codes::ONE_SESSION, "one session per attachment")),
+        Some(_) => Err(Refusal::new(
+            codes::ONE_SESSION,
+            "one session per attachment",
+        )),
     }
 }
 
@@ -152,7 +168,10 @@ fn after_seq(params: &RawObject) -> Result<u64, Refusal> {
     match meta.get(META_AFTER_SEQ).filter(|raw| raw.get() != "null") {
         None => Ok(0),
         Some(_) => meta.read(META_AFTER_SEQ).ok_or_else(|| {
-            Refusal::new(codes::INVALID_PARAMS, format!("{META_AFTER_SEQ} must be a whole number"))
+            Refusal::new(
+                codes::INVALID_PARAMS,
+                format!("{META_AFTER_SEQ} must be a whole number"),
+            )
         }),
     }
 }
@@ -178,8 +197,12 @@ mod tests {
 
     fn verdict(text: &str, is_busy: bool) -> ClientVerdict {
         let network = NetworkPolicy::default();
-        let context =
-            ClientContext { session: "S", scope: "/p", network: &network, is_busy };
+        let context = ClientContext {
+            session: "S",
+            scope: "/p",
+            network: &network,
+            is_busy,
+        };
         decide(&Envelope::parse(text.as_bytes()).expect(text), &context)
     }
 
@@ -195,43 +218,127 @@ mod tests {
     #[test]
     fn each_method_has_its_verdict() {
         for (text, expected) in [
-            (r#"{"id":1,"method":"initialize","params":{"protocolVersion":1}}"#, "initialize"),
-            (r#"{"id":1,"method":"session/load","params":{"sessionId":"S","cwd":"/p","mcpServers":[]}}"#, "load 0"),
-            (r#"{"id":1,"method":"session/load","params":{"sessionId":"S","cwd":"/p","_meta":{"handler.dev/afterSeq":7}}}"#, "load 7"),
-            (r#"{"id":1,"method":"session/load","params":{"sessionId":"S","cwd":"/p","_meta":{"handler.dev/afterSeq":-1}}}"#, "-32602"),
-            (r#"{"id":1,"method":"session/load","params":{"sessionId":"S","cwd":"/etc"}}"#, "-32001"),
-            (r#"{"id":1,"method":"session/load","params":{"sessionId":"S","cwd":"/p","mcpServers":[{"url":"https://a.b/"}]}}"#, "-32002"),
-            (r#"{"id":1,"method":"session/load","params":{"sessionId":"T","cwd":"/p"}}"#, "-32010"),
-            (r#"{"id":1,"method":"session/load","params":{"cwd":"/p"}}"#, "-32602"),
-            (r#"{"id":1,"method":"session/new","params":{"cwd":"/p","mcpServers":[]}}"#, "-32010"),
-            (r#"{"id":1,"method":"session/resume","params":{"sessionId":"S"}}"#, "-32010"),
+            (
+                r#"{"id":1,"method":"initialize","params":{"protocolVersion":1}}"#,
+                "initialize",
+            ),
+            (
+                r#"{"id":1,"method":"session/load","params":{"sessionId":"S","cwd":"/p","mcpServers":[]}}"#,
+                "load 0",
+            ),
+            (
+                r#"{"id":1,"method":"session/load","params":{"sessionId":"S","cwd":"/p","_meta":{"handler.dev/afterSeq":7}}}"#,
+                "load 7",
+            ),
+            (
+                r#"{"id":1,"method":"session/load","params":{"sessionId":"S","cwd":"/p","_meta":{"handler.dev/afterSeq":-1}}}"#,
+                "-32602",
+            ),
+            (
+                r#"{"id":1,"method":"session/load","params":{"sessionId":"S","cwd":"/etc"}}"#,
+                "-32001",
+            ),
+            (
+                r#"{"id":1,"method":"session/load","params":{"sessionId":"S","cwd":"/p","mcpServers":[{"url":"https://a.b/"}]}}"#,
+                "-32002",
+            ),
+            (
+                r#"{"id":1,"method":"session/load","params":{"sessionId":"T","cwd":"/p"}}"#,
+                "-32010",
+            ),
+            (
+                r#"{"id":1,"method":"session/load","params":{"cwd":"/p"}}"#,
+                "-32602",
+            ),
+            (
+                r#"{"id":1,"method":"session/new","params":{"cwd":"/p","mcpServers":[]}}"#,
+                "-32010",
+            ),
+            (
+                r#"{"id":1,"method":"session/resume","params":{"sessionId":"S"}}"#,
+                "-32010",
+            ),
             (r#"{"id":1,"method":"session/list"}"#, "-32010"),
-            (r#"{"id":1,"method":"session/delete","params":{"sessionId":"S"}}"#, "-32010"),
-            (r#"{"id":1,"method":"session/close","params":{"sessionId":"S"}}"#, "-32010"),
-            (r#"{"id":1,"method":"session/fork","params":{"sessionId":"S"}}"#, "-32010"),
-            (r#"{"id":1,"method":"session/prompt","params":{"sessionId":"S","prompt":[{"type":"text","text":"x"}]}}"#, "prompt"),
-            (r#"{"id":1,"method":"session/prompt","params":{"sessionId":"T","prompt":[{"type":"text","text":"x"}]}}"#, "-32010"),
-            (r#"{"id":1,"method":"session/prompt","params":{"sessionId":"S","prompt":[]}}"#, "-32602"),
-            (r#"{"id":1,"method":"session/prompt","params":{"sessionId":"S","prompt":["x"]}}"#, "-32602"),
-            (r#"{"id":1,"method":"session/prompt","params":{"sessionId":"S"}}"#, "-32602"),
-            (r#"{"id":1,"method":"session/set_mode","params":{"sessionId":"S","modeId":"m"}}"#, "forward"),
-            (r#"{"id":1,"method":"session/set_mode","params":{"modeId":"m"}}"#, "-32602"),
-            (r#"{"id":1,"method":"session/set_config_option","params":{"sessionId":"S"}}"#, "forward"),
-            (r#"{"id":1,"method":"session/set_model","params":{"sessionId":"S"}}"#, "forward"),
+            (
+                r#"{"id":1,"method":"session/delete","params":{"sessionId":"S"}}"#,
+                "-32010",
+            ),
+            (
+                r#"{"id":1,"method":"session/close","params":{"sessionId":"S"}}"#,
+                "-32010",
+            ),
+            (
+                r#"{"id":1,"method":"session/fork","params":{"sessionId":"S"}}"#,
+                "-32010",
+            ),
+            (
+                r#"{"id":1,"method":"session/prompt","params":{"sessionId":"S","prompt":[{"type":"text","text":"x"}]}}"#,
+                "prompt",
+            ),
+            (
+                r#"{"id":1,"method":"session/prompt","params":{"sessionId":"T","prompt":[{"type":"text","text":"x"}]}}"#,
+                "-32010",
+            ),
+            (
+                r#"{"id":1,"method":"session/prompt","params":{"sessionId":"S","prompt":[]}}"#,
+                "-32602",
+            ),
+            (
+                r#"{"id":1,"method":"session/prompt","params":{"sessionId":"S","prompt":["x"]}}"#,
+                "-32602",
+            ),
+            (
+                r#"{"id":1,"method":"session/prompt","params":{"sessionId":"S"}}"#,
+                "-32602",
+            ),
+            (
+                r#"{"id":1,"method":"session/set_mode","params":{"sessionId":"S","modeId":"m"}}"#,
+                "forward",
+            ),
+            (
+                r#"{"id":1,"method":"session/set_mode","params":{"modeId":"m"}}"#,
+                "-32602",
+            ),
+            (
+                r#"{"id":1,"method":"session/set_config_option","params":{"sessionId":"S"}}"#,
+                "forward",
+            ),
+            (
+                r#"{"id":1,"method":"session/set_model","params":{"sessionId":"S"}}"#,
+                "forward",
+            ),
             (r#"{"id":1,"method":"authenticate","params":{}}"#, "-32601"),
             (r#"{"id":1,"method":"logout"}"#, "-32601"),
             (r#"{"id":1,"method":"providers/set"}"#, "-32601"),
             (r#"{"id":1,"method":"$/ping"}"#, "-32601"),
-            (r#"{"id":1,"method":"_vendor/x","params":{"a":1}}"#, "forward"),
-            (r#"{"id":1,"method":"_vendor/x","params":{"sessionId":"T"}}"#, "-32010"),
+            (
+                r#"{"id":1,"method":"_vendor/x","params":{"a":1}}"#,
+                "forward",
+            ),
+            (
+                r#"{"id":1,"method":"_vendor/x","params":{"sessionId":"T"}}"#,
+                "-32010",
+            ),
             (r#"{"id":1,"method":"_handler/x"}"#, "-32601"),
             (r#"{"method":"_vendor/x"}"#, "notify"),
             (r#"{"method":"_vendor/x","params":{"sessionId":7}}"#, "drop"),
             (r#"{"method":"$/ping"}"#, "drop"),
-            (r#"{"method":"$/cancel_request","params":{"requestId":1}}"#, "drop"),
-            (r#"{"method":"session/cancel","params":{"sessionId":"S"}}"#, "cancel"),
-            (r#"{"method":"session/cancel","params":{"sessionId":"T"}}"#, "drop"),
-            (r#"{"method":"session/update","params":{"sessionId":"S"}}"#, "drop"),
+            (
+                r#"{"method":"$/cancel_request","params":{"requestId":1}}"#,
+                "drop",
+            ),
+            (
+                r#"{"method":"session/cancel","params":{"sessionId":"S"}}"#,
+                "cancel",
+            ),
+            (
+                r#"{"method":"session/cancel","params":{"sessionId":"T"}}"#,
+                "drop",
+            ),
+            (
+                r#"{"method":"session/update","params":{"sessionId":"S"}}"#,
+                "drop",
+            ),
             (r#"{"id":1,"result":{}}"#, "answer"),
         ] {
             assert_eq!(name(&verdict(text, false)), expected, "{text}");

@@ -25,12 +25,15 @@ pub fn check(params: &RawObject, network: &NetworkPolicy) -> Result<(), Refusal>
         if server.get("url").is_none() {
             continue;
         }
-        let url: String =
-            server.read("url").ok_or_else(|| refuse("an MCP url must be text".to_owned()))?;
+        let url: String = server
+            .read("url")
+            .ok_or_else(|| refuse("an MCP url must be text".to_owned()))?;
         let (host, port) =
             destination(&url).ok_or_else(|| refuse("an MCP url that cannot be read".to_owned()))?;
         if !allows(network, &host, port) {
-            return Err(refuse(format!("{host}:{port} is not on the session's allow-list")));
+            return Err(refuse(format!(
+                "{host}:{port} is not on the session's allow-list"
+            )));
         }
     }
     Ok(())
@@ -86,7 +89,10 @@ mod tests {
 
     fn filtered() -> NetworkPolicy {
         NetworkPolicy::Filtered {
-            allow: vec!["mcp.example.com:443".parse().expect("entry"), "[2001:db8::1]:8080".parse().expect("entry")],
+            allow: vec![
+                "mcp.example.com:443".parse().expect("entry"),
+                "[2001:db8::1]:8080".parse().expect("entry"),
+            ],
             enforcement: Enforcement::Enforce,
         }
     }
@@ -102,24 +108,35 @@ mod tests {
             (r#"[{"url":"http://[2001:db8::1]:8080/"}]"#, true),
             (r#"[{"url":"http://mcp.example.com/"}]"#, false),
             (r#"[{"url":"https://mcp.example.com:8443/"}]"#, false),
-            (r#"[{"url":"https://mcp.example.com@evil.example/"}]"#, false),
-            (r#"[{"url":"https://evil.example\\@mcp.example.com/"}]"#, false),
+            (
+                r#"[{"url":"https://mcp.example.com@evil.example/"}]"#,
+                false,
+            ),
+            (
+                r#"[{"url":"https://evil.example\\@mcp.example.com/"}]"#,
+                false,
+            ),
             (r#"[{"url":"https://mcp.example.com:443x/"}]"#, false),
             (r#"[{"url":"https:///x"}]"#, false),
             (r#"[{"url":"file:///etc/passwd"}]"#, false),
             (r#"[{"url":7}]"#, false),
-            (r#"[{"command":"x"},{"url":"https://other.example/"}]"#, false),
+            (
+                r#"[{"command":"x"},{"url":"https://other.example/"}]"#,
+                false,
+            ),
             (r"{}", false),
             (r#"["https://mcp.example.com"]"#, false),
         ] {
-            let object = RawObject::parse(format!("{{\"mcpServers\":{servers}}}").as_bytes()).expect(servers);
+            let object = RawObject::parse(format!("{{\"mcpServers\":{servers}}}").as_bytes())
+                .expect(servers);
             assert_eq!(check(&object, &filtered()).is_ok(), passes, "{servers}");
         }
     }
 
     #[test]
     fn none_reaches_nothing_and_open_everything() {
-        let object = RawObject::parse(br#"{"mcpServers":[{"url":"https://any.example/"}]}"#).expect("object");
+        let object = RawObject::parse(br#"{"mcpServers":[{"url":"https://any.example/"}]}"#)
+            .expect("object");
         assert!(check(&object, &NetworkPolicy::None).is_err());
         assert!(check(&object, &NetworkPolicy::Open).is_ok());
     }

@@ -39,10 +39,18 @@ pub struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), policy: None }
+        Self {
+            code,
+            message: message.into(),
+            policy: None,
+        }
     }
 
     pub(crate) fn by(step: &str, code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), policy: Some(step.to_owned()) }
+        Self {
+            code,
+            message: message.into(),
+            policy: Some(step.to_owned()),
+        }
     }
 }

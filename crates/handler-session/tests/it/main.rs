@@ -1,0 +1,10 @@
+//! Sessions against a scripted agent whose streams survive the session's owner.
+
+mod attach;
+mod crash;
+mod garbage;
+mod lifecycle;
+mod permissions;
+mod setup;
+mod support;
+mod turns;
