@@ -16,9 +16,11 @@ use crate::target::Target;
 use crate::upgrade;
 use crate::upstream::{Scheme, Slot, Upstream, open};
 use handler_types::egress::EgressDecision;
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, EXPECT, HeaderValue, UPGRADE};
+use http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, EXPECT, HeaderValue, TRANSFER_ENCODING, UPGRADE,
+};
 use http::{Request, Response, StatusCode, Uri, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use std::sync::Arc;
 
 /// Sends a request to its destination and gives the response. With `report` the decision about the
@@ -102,6 +104,11 @@ fn prepare(
         })?;
     parts.uri = Uri::from(path);
     parts.version = Version::HTTP_11;
+    if body.size_hint().exact().is_none() {
+        // Said outright, or the body of a GET would be left out.
+        let chunked = HeaderValue::from_static("chunked");
+        parts.headers.insert(TRANSFER_ENCODING, chunked);
+    }
     if let Some(protocol) = upgrade {
         let upgrade = HeaderValue::from_static("upgrade");
         parts.headers.insert(CONNECTION, upgrade);

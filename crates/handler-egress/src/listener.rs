@@ -4,11 +4,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Longest path of a Unix socket.
 const LONGEST_PATH: usize = 107;
+/// Between two looks at whether the file is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Why there is no listener.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +47,13 @@ impl Listening {
     /// Whether the file at `path` is this listener's.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         self.path == path && identity(path).is_ok_and(|found| found == self.identity)
+    }
+
+    /// Returns when the file is gone or has been replaced: nobody can connect any more.
+    pub(crate) async fn lost(&self) {
+        while self.is_at(&self.path) {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::config::EgressConfig;
 use crate::control::Control;
 use crate::events::Events;
-use crate::listener::{ListenError, listen};
+use crate::listener::listen;
 use crate::registry::Registry;
 use crate::resolve::Resolver;
 use crate::sandbox::Shared;
@@ -55,8 +55,8 @@ pub async fn run(config: EgressConfig) -> Result<(), RunError> {
         crate::process::harden().map_err(RunError::Protect)?;
     }
     let _lock = take_lock(&config.control_socket).await?;
-    let (listener, listening, _) =
-        listen(&config.control_socket).map_err(|error| RunError::Listen(describe(&error)))?;
+    let mut place =
+        listen(&config.control_socket).map_err(|error| RunError::Listen(error.to_string()))?;
     let shared = Arc::new(Shared {
         events: Events::new(),
         resolver: Resolver {
@@ -68,21 +68,31 @@ pub async fn run(config: EgressConfig) -> Result<(), RunError> {
     let registry = Arc::new(Registry::new(shared));
     let control = Arc::new(Control::new(registry.clone()));
     tracing::info!(socket = %config.control_socket.display(), "egress filter runs");
-    tokio::select! {
-        () = control.clone().serve(listener) => {}
-        () = control.ended() => tracing::info!("told to end"),
-        () = control.unused_for(config.idle_exit) => tracing::info!("not needed any more"),
-        () = terminated(config.own_process) => tracing::info!("terminated"),
+    loop {
+        let (listener, listening, _) = place;
+        tokio::select! {
+            () = control.clone().serve(listener) => {}
+            () = control.ended() => tracing::info!("told to end"),
+            () = control.unused_for(config.idle_exit) => tracing::info!("not needed any more"),
+            () = terminated(config.own_process) => tracing::info!("terminated"),
+            () = listening.lost() => {
+                tracing::warn!("the control socket was removed; it is made again");
+                match listen(&config.control_socket) {
+                    Ok(again) => {
+                        place = again;
+                        continue;
+                    }
+                    Err(error) => tracing::error!(%error, "the control socket is lost"),
+                }
+            }
+        }
+        // The socket goes first: from now on nobody takes us for a filter that works.
+        drop(listening);
+        break;
     }
-    // The socket goes first: from now on nobody takes us for a filter that works.
-    drop(listening);
     control.close().await;
     registry.close().await;
     Ok(())
-}
-
-fn describe(error: &ListenError) -> String {
-    error.to_string()
 }
 
 /// Returns at `SIGTERM`, if this process is ours.

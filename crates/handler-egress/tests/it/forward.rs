@@ -218,3 +218,55 @@ async fn a_phantom_that_ends_a_long_upload_breaks_it_off_before_it_is_whole() {
     let text = String::from_utf8_lossy(&received[0].body).into_owned();
     assert!("start".starts_with(&text), "{text}");
 }
+
+#[tokio::test]
+async fn the_chunked_body_of_a_get_arrives() {
+    let (origin, host, filter) = world(echo).await;
+    let answer = filter
+        .talk(format!(
+            "GET http://{host}/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\
+             Connection: close\r\n\r\n5\r\nquery\r\n0\r\n\r\n"
+        ))
+        .await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(origin.received()[0].body, b"query");
+}
+
+#[tokio::test]
+async fn a_message_with_two_lengths_arrives_with_one() {
+    let (origin, host, filter) = world(echo).await;
+    for lengths in [
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+    ] {
+        filter
+            .talk(format!(
+                "POST http://{host}/ HTTP/1.1\r\nHost: x\r\n{lengths}Connection: close\r\n\r\n\
+                 5\r\nfive!\r\n0\r\n\r\n"
+            ))
+            .await;
+    }
+    for received in origin.received_count(2).await {
+        assert_eq!(received.body, b"five!");
+        assert!(!received.headers.contains_key("content-length"));
+    }
+    let two = "Content-Length: 3\r\nContent-Length: 4\r\n";
+    let request = format!("POST http://{host}/ HTTP/1.1\r\nHost: x\r\n{two}\r\nabcd");
+    assert_eq!(filter.talk(request).await.status, 400);
+    assert_eq!(origin.received().len(), 2);
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_continue_is_told_to() {
+    let (origin, host, filter) = world(echo).await;
+    let mut client = filter.client().await;
+    let head = format!(
+        "POST http://{host}/ HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+    );
+    client.write_all(head.as_bytes()).await.unwrap();
+    let head = within("the word", read_head(&mut client)).await;
+    assert!(head.starts_with("HTTP/1.1 100"), "{head}");
+    client.write_all(b"body").await.unwrap();
+    assert_eq!(next_answer(&mut client).await.text(), "body");
+    assert!(!origin.received()[0].headers.contains_key("expect"));
+}

@@ -2,7 +2,7 @@
 
 use crate::world::{Filter, enforce, within};
 use handler_egress::{EgressConfig, RunError, run};
-use handler_types::egress::EgressRequest;
+use handler_types::egress::{EgressAnswer, EgressRequest};
 use std::time::Duration;
 
 #[tokio::test]
@@ -30,4 +30,20 @@ async fn a_filter_that_nobody_needs_ends_and_one_with_a_sandbox_does_not() {
     assert!(!filter.task.is_finished());
     drop(control);
     within("the end", &mut filter.task).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_control_socket_that_was_removed_is_made_again() {
+    let filter = Filter::start(|_| {}).await;
+    filter.put(enforce(&[]), vec![]).await;
+    std::fs::remove_file(filter.control_path()).unwrap();
+    within("the socket is back", async {
+        while !filter.control_path().exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let list = filter.control().await.ask(&EgressRequest::List).await;
+    let sandboxes = vec!["s1".to_owned()];
+    assert_eq!(list, EgressAnswer::List { sandboxes });
 }

@@ -4,6 +4,7 @@
     reason = "a failed expectation is how a test fails"
 )]
 
+mod chain;
 mod control;
 mod forward;
 mod intercept;

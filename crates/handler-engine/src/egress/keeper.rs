@@ -143,8 +143,11 @@ impl Keeper {
             return Ok((connection, false));
         }
         let mut child = process::spawn(&self.config)?;
+        let process = child.id();
         let connection = self.await_answer(&mut child).await?;
-        self.note(&connection, true);
+        // Another one may have come first; ours then ends by itself.
+        let started = process == Some(connection.pid);
+        self.note(&connection, started);
         // Reaped when it ends; its end itself is noticed on the connection.
         drop(handler_base::tasks::spawn_named(
             "egress process",
@@ -153,7 +156,7 @@ impl Keeper {
                 tracing::info!(?status, "egress filter process");
             },
         ));
-        Ok((connection, true))
+        Ok((connection, started))
     }
 
     async fn adopt(&self) -> Result<Option<Connection>, EgressLinkError> {
