@@ -158,9 +158,10 @@ impl Control {
                     return self.subscribed(read, write, after).await;
                 }
                 EgressRequest::Shutdown => {
-                    answer(&mut write, &EgressAnswer::Done).await?;
+                    // Whoever asked need not wait for the answer.
+                    let told = answer(&mut write, &EgressAnswer::Done).await;
                     self.end.cancel();
-                    return Ok(());
+                    return told;
                 }
                 EgressRequest::Hello { protocol } => {
                     greeting = match protocol {

@@ -47,3 +47,12 @@ async fn a_control_socket_that_was_removed_is_made_again() {
     let sandboxes = vec!["s1".to_owned()];
     assert_eq!(list, EgressAnswer::List { sandboxes });
 }
+
+#[tokio::test]
+async fn who_tells_the_filter_to_end_need_not_wait_for_the_answer() {
+    let mut filter = Filter::start(|_| {}).await;
+    let mut control = filter.control().await;
+    control.send(&EgressRequest::Shutdown).await;
+    drop(control);
+    within("the end", &mut filter.task).await.unwrap().unwrap();
+}
