@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 fn main() {
     let manifest = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
-    let root = Path::new(&manifest).ancestors().nth(2).expect("the crate lies two folders deep");
+    let root = Path::new(&manifest)
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies two folders deep");
     let guest: PathBuf = root
         .join("target/guest")
         .join(format!("{arch}-unknown-linux-gnu/guest/handler-guest"));

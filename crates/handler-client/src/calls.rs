@@ -3,9 +3,9 @@
 use crate::error::ClientError;
 use crate::transport::{Client, encode};
 use handler_types::api::{
-    BackendView, CreateTerminal, DirListing, ExecRequest, ExecResult, FolderRequest, HarnessView, Health,
-    MkdirRequest, MoveRequest, NetworkUpdate, Page, ProcessView, ProviderRequest, ProviderTemplate,
-    ProviderView, SandboxMetrics, SecretRequest, SecretView, SignalRequest,
+    BackendView, CreateTerminal, DirListing, ExecRequest, ExecResult, FolderRequest, HarnessView,
+    Health, MkdirRequest, MoveRequest, NetworkUpdate, Page, ProcessView, ProviderRequest,
+    ProviderTemplate, ProviderView, SandboxMetrics, SecretRequest, SecretView, SignalRequest,
 };
 use handler_types::egress::EgressEvent;
 use handler_types::network::NetworkPolicy;

@@ -10,16 +10,46 @@ pub const DEFAULT_PORT: u16 = 7430;
 
 /// Environment variables of the daemon, with what they mean (the reference page is made from this).
 pub const ENVIRONMENT: &[(&str, &str)] = &[
-    ("HANDLER_PORT", "port on 127.0.0.1 (default 7430; 0: any free one)"),
-    ("HANDLER_CONFIG_DIR", "hand-written documents and the token (default $XDG_CONFIG_HOME/handler)"),
-    ("HANDLER_STATE_DIR", "database, sessions, logs (default $XDG_STATE_HOME/handler)"),
-    ("HANDLER_DATA_DIR", "sealed secrets, installed harnesses (default $XDG_DATA_HOME/handler)"),
-    ("HANDLER_CACHE_DIR", "caches (default $XDG_CACHE_HOME/handler)"),
-    ("HANDLER_RUNTIME_DIR", "sockets (default $XDG_RUNTIME_DIR/handler, else below the state folder)"),
-    ("HANDLER_SESSION_IDLE_TIMEOUT", "seconds after which an idle session is stopped (default 1800)"),
-    ("SSL_CERT_FILE", "certificate authorities to trust inside sandboxes besides the system's"),
-    ("HANDLER_GUEST", "another guest program than the embedded one (development)"),
-    ("HANDLER_LOG", "log filter, e.g. `info` or `handler_engine=debug` (default info)"),
+    (
+        "HANDLER_PORT",
+        "port on 127.0.0.1 (default 7430; 0: any free one)",
+    ),
+    (
+        "HANDLER_CONFIG_DIR",
+        "hand-written documents and the token (default $XDG_CONFIG_HOME/handler)",
+    ),
+    (
+        "HANDLER_STATE_DIR",
+        "database, sessions, logs (default $XDG_STATE_HOME/handler)",
+    ),
+    (
+        "HANDLER_DATA_DIR",
+        "sealed secrets, installed harnesses (default $XDG_DATA_HOME/handler)",
+    ),
+    (
+        "HANDLER_CACHE_DIR",
+        "caches (default $XDG_CACHE_HOME/handler)",
+    ),
+    (
+        "HANDLER_RUNTIME_DIR",
+        "sockets (default $XDG_RUNTIME_DIR/handler, else below the state folder)",
+    ),
+    (
+        "HANDLER_SESSION_IDLE_TIMEOUT",
+        "seconds after which an idle session is stopped (default 1800)",
+    ),
+    (
+        "SSL_CERT_FILE",
+        "certificate authorities to trust inside sandboxes besides the system's",
+    ),
+    (
+        "HANDLER_GUEST",
+        "another guest program than the embedded one (development)",
+    ),
+    (
+        "HANDLER_LOG",
+        "log filter, e.g. `info` or `handler_engine=debug` (default info)",
+    ),
 ];
 
 /// What the command line may override.
@@ -100,5 +130,9 @@ fn number<T: std::str::FromStr>(
     value: String,
     wanted: &'static str,
 ) -> Result<T, SettingsError> {
-    value.parse().map_err(|_| SettingsError::Variable { name, value, wanted })
+    value.parse().map_err(|_| SettingsError::Variable {
+        name,
+        value,
+        wanted,
+    })
 }

@@ -9,11 +9,10 @@ use crate::start;
 use crate::state::App;
 use anyhow::Context as _;
 use axum::serve::ListenerExt as _;
-use std::future::IntoFuture as _;
 use handler_base::tasks::spawn_named;
 use handler_drivers::native::{NativeConfig, NativeDriver};
-use handler_engine::egress::{EgressLink, EgressLinkConfig};
 use handler_engine::StoreRows;
+use handler_engine::egress::{EgressLink, EgressLinkConfig};
 use handler_engine::{Engine, EngineConfig, EngineTiming, SandboxChange};
 use handler_store::db::Store;
 use handler_store::folders::WorkFolders;
@@ -21,6 +20,7 @@ use handler_store::providers::ProviderFiles;
 use handler_store::secrets::SecretStore;
 use handler_types::event::ServerEvent;
 use std::ffi::OsString;
+use std::future::IntoFuture as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU16;
@@ -115,10 +115,16 @@ async fn start_egress(
     program: PathBuf,
 ) -> anyhow::Result<EgressLink> {
     let control = layout.egress_control();
-    let command: Vec<OsString> =
-        vec![program.into(), "egress".into(), "--control".into(), control.clone().into()];
+    let command: Vec<OsString> = vec![
+        program.into(),
+        "egress".into(),
+        "--control".into(),
+        control.clone().into(),
+    ];
     let config = EgressLinkConfig::new(control, command, layout.egress_log());
-    EgressLink::start(config).await.context("cannot start the egress filter")
+    EgressLink::start(config)
+        .await
+        .context("cannot start the egress filter")
 }
 
 /// Sandbox changes onto the event stream; a sandbox that goes away takes its session's life with it.
@@ -129,11 +135,13 @@ fn forward_sandbox_events(app: &Arc<App>) {
         loop {
             match changes.recv().await {
                 Ok(SandboxChange::Changed(sandbox)) => {
-                    app.events.publish(ServerEvent::Sandbox { sandbox: *sandbox });
+                    app.events
+                        .publish(ServerEvent::Sandbox { sandbox: *sandbox });
                 }
                 Ok(SandboxChange::Removed(id)) => {
                     app.egress_events.forget(id.as_str());
-                    app.events.publish(ServerEvent::SandboxRemoved { id: id.to_string() });
+                    app.events
+                        .publish(ServerEvent::SandboxRemoved { id: id.to_string() });
                 }
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {
                     app.events.publish(ServerEvent::Missed);

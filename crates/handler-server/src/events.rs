@@ -14,7 +14,10 @@ pub struct EventHub {
 
 impl Default for EventHub {
     fn default() -> Self {
-        Self { sender: broadcast::channel(1024).0, next: AtomicU64::new(1) }
+        Self {
+            sender: broadcast::channel(1024).0,
+            next: AtomicU64::new(1),
+        }
     }
 }
 

@@ -7,8 +7,8 @@ pub mod config;
 pub mod daemon;
 pub mod events;
 pub mod http;
-pub mod state;
 mod start;
+pub mod state;
 
 pub use config::{ServeFlags, Settings};
 pub use daemon::serve;

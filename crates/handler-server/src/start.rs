@@ -11,7 +11,9 @@ use tokio::net::{TcpListener, UnixListener};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     /// A second daemon.
-    #[error("another daemon (process {pid}) runs with this state folder; `handler daemon stop` ends it")]
+    #[error(
+        "another daemon (process {pid}) runs with this state folder; `handler daemon stop` ends it"
+    )]
     SecondDaemon {
         /// Its process id, as far as known.
         pid: String,
@@ -32,7 +34,9 @@ pub(crate) enum StartError {
         source: std::io::Error,
     },
     /// No guest program.
-    #[error("this program was built without its guest; build it with `cargo xtask guest` first, or set HANDLER_GUEST")]
+    #[error(
+        "this program was built without its guest; build it with `cargo xtask guest` first, or set HANDLER_GUEST"
+    )]
     NoGuest,
 }
 
@@ -58,8 +62,13 @@ pub(crate) fn lock(layout: &Layout) -> Result<Lock, StartError> {
         .map_err(io(format!("cannot open {}", path.display())))?;
     if !try_lock(&file) {
         let mut pid = String::new();
-        std::io::Read::by_ref(&mut file).take(32).read_to_string(&mut pid).ok();
-        return Err(StartError::SecondDaemon { pid: pid.trim().to_owned() });
+        std::io::Read::by_ref(&mut file)
+            .take(32)
+            .read_to_string(&mut pid)
+            .ok();
+        return Err(StartError::SecondDaemon {
+            pid: pid.trim().to_owned(),
+        });
     }
     let write = |file: &mut std::fs::File| {
         file.set_len(0)?;
@@ -101,10 +110,15 @@ fn make_token(path: &Path) -> Result<String, StartError> {
 
 /// Listens on loopback; the address is never configurable.
 pub(crate) async fn listen_tcp(port: u16) -> Result<TcpListener, StartError> {
-    TcpListener::bind(("127.0.0.1", port)).await.map_err(|source| match source.kind() {
-        std::io::ErrorKind::AddrInUse => StartError::PortInUse { port },
-        _ => StartError::Io { what: format!("cannot listen on 127.0.0.1:{port}"), source },
-    })
+    TcpListener::bind(("127.0.0.1", port))
+        .await
+        .map_err(|source| match source.kind() {
+            std::io::ErrorKind::AddrInUse => StartError::PortInUse { port },
+            _ => StartError::Io {
+                what: format!("cannot listen on 127.0.0.1:{port}"),
+                source,
+            },
+        })
 }
 
 /// Listens on the Unix socket. The lock is held, so that what lies there is a dead daemon's.
@@ -134,9 +148,11 @@ pub(crate) fn guest_program(
     let is_there = std::fs::metadata(&path).is_ok_and(|m| m.len() == bytes.len() as u64);
     if !is_there {
         if let Some(folder) = path.parent() {
-            handler_base::fs::create_private_dir(folder).map_err(io("cannot make the program folder"))?;
+            handler_base::fs::create_private_dir(folder)
+                .map_err(io("cannot make the program folder"))?;
         }
-        handler_base::fs::write_atomic(&path, bytes, 0o755).map_err(io("cannot write the guest"))?;
+        handler_base::fs::write_atomic(&path, bytes, 0o755)
+            .map_err(io("cannot write the guest"))?;
     }
     Ok(path)
 }
@@ -144,11 +160,18 @@ pub(crate) fn guest_program(
 /// Whose everything is that this daemon makes: unique to its state folder, short enough for a process title.
 pub(crate) fn owner(layout: &Layout) -> String {
     use std::os::unix::ffi::OsStrExt as _;
-    let path = layout.state.canonicalize().unwrap_or_else(|_| layout.state.clone());
+    let path = layout
+        .state
+        .canonicalize()
+        .unwrap_or_else(|_| layout.state.clone());
     format!("h{}", digest(path.as_os_str().as_bytes()))
 }
 
 fn digest(bytes: &[u8]) -> String {
     use sha2::{Digest as _, Sha256};
-    Sha256::digest(bytes).iter().take(6).map(|b| format!("{b:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .take(6)
+        .map(|b| format!("{b:02x}"))
+        .collect()
 }

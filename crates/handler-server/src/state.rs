@@ -56,6 +56,8 @@ impl App {
 
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("App").field("port", &self.port()).finish_non_exhaustive()
+        f.debug_struct("App")
+            .field("port", &self.port())
+            .finish_non_exhaustive()
     }
 }

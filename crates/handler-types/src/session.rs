@@ -82,7 +82,7 @@ pub struct SessionView {
 pub struct CreateSession {
     /// Project folder, inside a work folder.
     pub scope: String,
-    /// Harness (default: the one usable harness that is installed).
+    /// Harness (default: the first of the catalogue that is installed and can use the provider).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub harness: Option<String>,
     /// Provider (default: the only one that fits).

@@ -58,7 +58,9 @@ async fn demo(args: DemoArgs, context: &Context) -> Result<u8, Failure> {
 
 async fn install(client: &Client, harness: &str, out: &Out) -> Result<(), Failure> {
     let known = client.harnesses().await?;
-    let is_installed = known.iter().any(|h| h.name == harness && h.status == "installed");
+    let is_installed = known
+        .iter()
+        .any(|h| h.name == harness && h.status == "installed");
     if !is_installed {
         out.note(format!(
             "installing {harness} into a managed folder, inside a sandbox that reaches only the package \
@@ -79,7 +81,10 @@ fn provider(model: &ScriptedModel, key: &str) -> ProviderRequest {
             (Protocol::OpenaiChat, format!("{base}/v1")),
             (Protocol::Anthropic, base),
         ]),
-        models: vec![ProviderModel { id: "scripted".to_owned(), ..Default::default() }],
+        models: vec![ProviderModel {
+            id: "scripted".to_owned(),
+            ..Default::default()
+        }],
         key: Some(key.to_owned()),
         template: None,
     }
@@ -128,7 +133,10 @@ async fn session(
         turn_timeout_secs: Some(300),
         idle_timeout_secs: None,
     };
-    out.note(format!("working in {} — the agent sees this folder and nothing else of yours", folder.display()));
+    out.note(format!(
+        "working in {} — the agent sees this folder and nothing else of yours",
+        folder.display()
+    ));
     let session = client.create_session(&request).await?;
     let mut chat = Chat::attach(client, &session, 0, context).await?;
     let code = chat.follow(Until::TurnEnd).await?;
@@ -152,22 +160,41 @@ async fn proofs(
     out.line(out.bold("What happened"));
     let content = std::fs::read_to_string(file)
         .map_err(|e| Failure::local(format!("the agent did not write {}", file.display()), e))?;
-    out.line(format!("  file     {} says: {}", file.display(), printable(content.trim())));
+    out.line(format!(
+        "  file     {} says: {}",
+        file.display(),
+        printable(content.trim())
+    ));
     let sandbox = session
         .sandbox_id
         .as_ref()
         .ok_or_else(|| Failure::Failed("the session has no sandbox".into()))?;
     let events = client.sandbox_egress(sandbox.as_str()).await?;
-    for event in events.iter().filter(|e| e.decision == EgressDecision::Denied).take(3) {
-        out.line(format!("  denied   {} ({})", event.host, event.reason.clone().unwrap_or_default()));
+    for event in events
+        .iter()
+        .filter(|e| e.decision == EgressDecision::Denied)
+        .take(3)
+    {
+        out.line(format!(
+            "  denied   {} ({})",
+            event.host,
+            event.reason.clone().unwrap_or_default()
+        ));
     }
     if !events.iter().any(|e| e.decision == EgressDecision::Denied) {
         return Err(Failure::Failed("no denied request was reported".into()));
     }
     let held = held_key(client, sandbox.as_str()).await?;
-    let arrived = model.requests().iter().rev().find_map(handler_scripted::RecordedRequest::key);
+    let arrived = model
+        .requests()
+        .iter()
+        .rev()
+        .find_map(handler_scripted::RecordedRequest::key);
     out.line(format!("  agent    held   {} (a stand-in)", short(&held)));
-    out.line(format!("  model    got    {} (the real key)", short(arrived.as_deref().unwrap_or("nothing"))));
+    out.line(format!(
+        "  model    got    {} (the real key)",
+        short(arrived.as_deref().unwrap_or("nothing"))
+    ));
     if held == key || arrived.as_deref() != Some(key) {
         return Err(Failure::Failed("the key was not kept apart".into()));
     }
@@ -192,7 +219,9 @@ fn short(key: &str) -> String {
 fn next_steps(out: &Out) {
     out.line("");
     out.line(out.bold("Next"));
-    out.line("  handler provider add anthropic        your own model (asks for the key, without echo)");
+    out.line(
+        "  handler provider add anthropic        your own model (asks for the key, without echo)",
+    );
     out.line("  handler harness install claude-code   another agent program");
     out.line("  cd ~/code/app && handler run \"…\"      give it a task");
     out.line("  handler attach · handler session list · handler sandbox up · handler doctor");

@@ -16,7 +16,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // Cannot fail: nothing was installed before.
-    rustls::crypto::ring::default_provider().install_default().ok();
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .ok();
     let cli = Cli::parse_from(arguments());
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     let out = Out::new(cli.json, cli.quiet, no_colour);
@@ -56,7 +58,9 @@ fn context(out: Out) -> anyhow::Result<Context> {
             let address = url
                 .strip_prefix("http://")
                 .map(|rest| rest.trim_end_matches('/').to_owned())
-                .ok_or_else(|| anyhow::anyhow!("HANDLER_URL=`{url}`: write http://127.0.0.1:PORT"))?;
+                .ok_or_else(|| {
+                    anyhow::anyhow!("HANDLER_URL=`{url}`: write http://127.0.0.1:PORT")
+                })?;
             Endpoint::Tcp(address)
         }
         Err(_) => Endpoint::Unix(layout.daemon_socket()),

@@ -53,15 +53,25 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let uid = rustix::process::getuid().as_raw();
     let flags = ServeFlags { port: args.port };
     let settings = Settings::resolve(&flags, |name| std::env::var(name).ok(), uid)?;
-    let programs = Programs { program: std::env::current_exe()?, guest: embedded::GUEST };
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let programs = Programs {
+        program: std::env::current_exe()?,
+        guest: embedded::GUEST,
+    };
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     runtime.block_on(handler_server::serve(settings, programs))
 }
 
 fn egress(args: EgressArgs) -> anyhow::Result<()> {
     log_to_stderr();
-    let config = handler_egress::EgressConfig::from_env(args.control, |name| std::env::var(name).ok())?;
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let config =
+        handler_egress::EgressConfig::from_env(args.control, |name| std::env::var(name).ok())?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     Ok(runtime.block_on(handler_egress::run(config))?)
 }
 

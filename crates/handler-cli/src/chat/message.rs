@@ -87,10 +87,16 @@ impl SessionFacts {
 }
 
 impl Incoming {
-    /// Sorts a frame; none when it is no JSON object.
-    #[must_use]
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    /// Sorts a frame, with the number of its event if it has one; none when it is no JSON object.
+    pub(super) fn parse(text: &str) -> Option<(Self, Option<u64>)> {
         let message: Value = serde_json::from_str(text).ok()?;
+        let seq = message
+            .pointer("/params/_meta/handler.dev~1seq")
+            .and_then(Value::as_u64);
+        Some((Self::sort(message)?, seq))
+    }
+
+    fn sort(message: Value) -> Option<Self> {
         let id = message.get("id").cloned();
         let params = message.get("params").cloned().unwrap_or_default();
         let Some(method) = message.get("method").and_then(Value::as_str) else {

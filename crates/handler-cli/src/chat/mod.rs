@@ -14,9 +14,13 @@ use handler_types::session::SessionView;
 use message::{Incoming, SessionFacts};
 use render::Renderer;
 use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::mpsc;
 use wire::Wire;
+
+/// How long a lost connection is tried to be made again.
+const COME_BACK: Duration = Duration::from_secs(30);
 
 /// When to stop following.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,19 +35,20 @@ pub enum Until {
 
 /// The viewer.
 pub struct Chat {
+    client: Client,
     wire: Wire,
     render: Renderer,
     questions: Vec<Question>,
     facts: SessionFacts,
     lines: Option<mpsc::Receiver<String>>,
-    session: String,
+    session: SessionView,
     interrupts: u32,
 }
 
 impl std::fmt::Debug for Chat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Chat")
-            .field("session", &self.session)
+            .field("session", &self.session.id)
             .finish_non_exhaustive()
     }
 }
@@ -68,12 +73,13 @@ impl Chat {
         .await?;
         let lines = std::io::stdin().is_terminal().then(line_reader);
         let mut chat = Self {
+            client: client.clone(),
             wire,
             render,
             questions: Vec::new(),
             facts: SessionFacts::default(),
             lines,
-            session: session.id.to_string(),
+            session: session.clone(),
             interrupts: 0,
         };
         for message in early {
@@ -106,17 +112,18 @@ impl Chat {
     /// # Errors
     /// [`Failure`], also when the agent ended or refused.
     pub async fn follow(&mut self, until: Until) -> Outcome {
+        let mut waits_for_state = until == Until::TurnEnd;
         loop {
-            if until == Until::TurnEnd && self.facts.has_ended_turn() {
+            if waits_for_state && until != Until::Left && self.facts.has_ended_turn() {
                 self.render.end();
                 return Ok(self.facts.code());
             }
             tokio::select! {
                 message = self.wire.next() => match message {
                     SocketMessage::Text(text) => {
-                        let Some(message) = Incoming::parse(&text) else { continue };
+                        let Some(message) = self.wire.read(&text) else { continue };
                         if let Incoming::Answer { id, result } = &message
-                            && self.wire.is_prompt(id)
+                            && self.wire.take_prompt(id)
                         {
                             self.render.end();
                             let facts = SessionFacts::of_answer(result)?;
@@ -131,7 +138,13 @@ impl Chat {
                     SocketMessage::Binary(_) => {}
                     SocketMessage::Closed { code, reason } => {
                         self.render.end();
-                        return Self::ended(code, &reason);
+                        if !is_worth_coming_back(code) {
+                            return Self::ended(code, &reason);
+                        }
+                        let was_waiting = self.wire.awaits_answer();
+                        self.come_back(&reason).await?;
+                        // The answer to a prompt of the lost connection comes to nobody: the state tells.
+                        waits_for_state |= was_waiting;
                     }
                 },
                 line = next_line(&mut self.lines) => match line {
@@ -145,6 +158,30 @@ impl Chat {
                         return Ok(code);
                     }
                 }
+            }
+        }
+    }
+
+    /// Attaches again from the last event seen, for as long as a daemon may need to start.
+    async fn come_back(&mut self, reason: &str) -> Result<(), Failure> {
+        self.render
+            .note(&format!("connection lost ({reason}); trying to come back…"));
+        let deadline = Instant::now() + COME_BACK;
+        loop {
+            let mut early = Vec::new();
+            let after = self.wire.last_seq();
+            let opened = Wire::open(&self.client, &self.session, after, |m| early.push(m)).await;
+            match opened {
+                Ok(wire) => {
+                    self.wire = wire;
+                    self.questions.clear();
+                    for message in early {
+                        self.take(message).await?;
+                    }
+                    return Ok(());
+                }
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(300)).await,
             }
         }
     }
@@ -173,7 +210,7 @@ impl Chat {
         }
         self.render.note(&format!(
             "left; `handler attach {}` comes back",
-            self.session
+            self.session.id
         ));
         Ok(Some(130))
     }
@@ -192,7 +229,7 @@ impl Chat {
             Incoming::Permission(question) => {
                 self.render.end();
                 self.render
-                    .question(&question, self.lines.is_some(), &self.session);
+                    .question(&question, self.lines.is_some(), self.session.id.as_str());
                 self.questions.push(question);
             }
             Incoming::Resolved { request } => {
@@ -235,6 +272,11 @@ impl Chat {
             }
         }
     }
+}
+
+/// Whether the session goes on although the connection ended: broken, daemon going away, too slow.
+fn is_worth_coming_back(code: u16) -> bool {
+    matches!(code, 1001 | 1005 | 1006 | 4003)
 }
 
 fn line_reader() -> mpsc::Receiver<String> {

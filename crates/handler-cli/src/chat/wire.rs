@@ -12,6 +12,7 @@ pub(super) struct Wire {
     session: String,
     next_id: u64,
     prompts: Vec<u64>,
+    last_seq: u64,
 }
 
 impl Wire {
@@ -30,6 +31,7 @@ impl Wire {
             session: String::new(),
             next_id: 2,
             prompts: Vec::new(),
+            last_seq: after,
         };
         wire.request(
             0,
@@ -56,7 +58,7 @@ impl Wire {
     ) -> Result<(), Failure> {
         loop {
             match self.socket.next().await {
-                SocketMessage::Text(text) => match Incoming::parse(&text) {
+                SocketMessage::Text(text) => match self.read(&text) {
                     Some(Incoming::Answer { id, result }) if id == json!(wanted) => {
                         if let Some(error) = result.get("error") {
                             let text = error.get("message").and_then(Value::as_str);
@@ -90,6 +92,23 @@ impl Wire {
         self.socket.next().await
     }
 
+    /// Sorts a frame and remembers how far the log was seen.
+    pub(super) fn read(&mut self, text: &str) -> Option<Incoming> {
+        let (message, seq) = Incoming::parse(text)?;
+        self.last_seq = self.last_seq.max(seq.unwrap_or(0));
+        Some(message)
+    }
+
+    /// Number of the last event seen: where to go on after a lost connection.
+    pub(super) fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    /// Whether a prompt sent here has no answer yet.
+    pub(super) fn awaits_answer(&self) -> bool {
+        !self.prompts.is_empty()
+    }
+
     pub(super) async fn prompt(&mut self, text: &str) -> Result<(), Failure> {
         let id = self.next_id;
         self.next_id += 1;
@@ -98,9 +117,11 @@ impl Wire {
         self.request(id, "session/prompt", params).await
     }
 
-    /// Whether an answer is to a prompt sent here.
-    pub(super) fn is_prompt(&self, id: &Value) -> bool {
-        id.as_u64().is_some_and(|id| self.prompts.contains(&id))
+    /// Whether an answer is to a prompt sent here (and no longer awaited then).
+    pub(super) fn take_prompt(&mut self, id: &Value) -> bool {
+        let before = self.prompts.len();
+        self.prompts.retain(|prompt| id.as_u64() != Some(*prompt));
+        self.prompts.len() != before
     }
 
     pub(super) async fn cancel(&mut self) -> Result<(), Failure> {

@@ -31,13 +31,19 @@ pub async fn run(action: FolderAction, context: &Context) -> Outcome {
     let roots = match action {
         FolderAction::List => client.folders().await?,
         FolderAction::Add { path } => {
-            let path = if path.starts_with('~') { path } else { absolute(&path)? };
+            let path = if path.starts_with('~') {
+                path
+            } else {
+                absolute(&path)?
+            };
             client.add_folder(&FolderRequest { path }).await?
         }
         FolderAction::Rm { path } => client.remove_folder(&path).await?,
     };
     if roots.is_empty() {
-        context.out.note("no list: every folder in your home but hidden ones");
+        context
+            .out
+            .note("no list: every folder in your home but hidden ones");
     }
     context.out.show(&roots, |out, roots| {
         for root in roots {

@@ -39,7 +39,7 @@ pub struct RunArgs {
     /// Project folder (default: the current folder)
     #[arg(long)]
     pub folder: Option<String>,
-    /// Agent program (default: the installed one that fits)
+    /// Agent program (default: the first installed one that fits)
     #[arg(long)]
     pub harness: Option<String>,
     /// Provider (default: the only one that fits)

@@ -92,7 +92,13 @@ pub async fn prepare(app: &App, request: AgentRequest<'_>) -> ApiResult<Prepared
         None => (Vec::new(), Vec::new()),
         Some((name, secret, phantom, value)) => {
             let hosts = launch.egress.clone();
-            let binding = PhantomBinding { name, secret, env: None, phantom, hosts };
+            let binding = PhantomBinding {
+                name,
+                secret,
+                env: None,
+                phantom,
+                hosts,
+            };
             (vec![binding], vec![value])
         }
     };
@@ -105,7 +111,12 @@ pub async fn prepare(app: &App, request: AgentRequest<'_>) -> ApiResult<Prepared
         tag: "agent".to_owned(),
         ..Default::default()
     };
-    Ok(PreparedAgent { spec, process, defaults: launch.session_defaults, redact })
+    Ok(PreparedAgent {
+        spec,
+        process,
+        defaults: launch.session_defaults,
+        redact,
+    })
 }
 
 fn spec(
@@ -179,7 +190,10 @@ fn make_slot(path: &Path, kind: SlotKind, initial: &str) -> ApiResult<()> {
             std::io::ErrorKind::StorageFull => ProblemCode::NoSpace,
             _ => ProblemCode::BackendFailed,
         };
-        ApiError::new(code, format!("the agent's state folder cannot be made: {error}"))
+        ApiError::new(
+            code,
+            format!("the agent's state folder cannot be made: {error}"),
+        )
     })
 }
 
@@ -193,7 +207,9 @@ pub struct GuestAgent {
 
 impl std::fmt::Debug for GuestAgent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GuestAgent").field("process", &self.process.process).finish_non_exhaustive()
+        f.debug_struct("GuestAgent")
+            .field("process", &self.process.process)
+            .finish_non_exhaustive()
     }
 }
 
@@ -203,7 +219,10 @@ impl GuestAgent {
     /// # Errors
     /// What the guest refuses, e.g. a program that does not exist.
     pub async fn start(guest: GuestHandle, spec: ProcessSpec) -> ApiResult<Self> {
-        let process = guest.start(spec).await.map_err(super::sandboxes::guest_error)?;
+        let process = guest
+            .start(spec)
+            .await
+            .map_err(super::sandboxes::guest_error)?;
         Self::attach(guest, process).await
     }
 
@@ -212,7 +231,10 @@ impl GuestAgent {
     /// # Errors
     /// A guest that does not answer.
     pub async fn find(guest: GuestHandle) -> ApiResult<Option<Self>> {
-        let all = guest.processes().await.map_err(super::sandboxes::guest_error)?;
+        let all = guest
+            .processes()
+            .await
+            .map_err(super::sandboxes::guest_error)?;
         match all.into_iter().find(|process| process.key == AGENT_KEY) {
             Some(process) => Self::attach(guest, process).await.map(Some),
             None => Ok(None),
@@ -225,7 +247,12 @@ impl GuestAgent {
             .await
             .map_err(super::sandboxes::guest_error)?;
         let exit = process.exit.map(|exit| exit.code);
-        Ok(Self { guest, process, stream, exit })
+        Ok(Self {
+            guest,
+            process,
+            stream,
+            exit,
+        })
     }
 }
 
@@ -234,7 +261,11 @@ impl AgentIo for GuestAgent {
     async fn next(&mut self) -> AgentOutput {
         loop {
             match self.stream.next().await {
-                StreamItem::Chunk { offset, stream, bytes } => {
+                StreamItem::Chunk {
+                    offset,
+                    stream,
+                    bytes,
+                } => {
                     let end = offset + bytes.len() as u64;
                     return match stream {
                         Stream::Stderr => AgentOutput::Stderr { end, bytes },
@@ -243,7 +274,9 @@ impl AgentIo for GuestAgent {
                 }
                 StreamItem::Exited(exit) => self.exit = Some(exit.code),
                 StreamItem::End { .. } => {
-                    return AgentOutput::Exited { code: self.exit.unwrap_or(-1) };
+                    return AgentOutput::Exited {
+                        code: self.exit.unwrap_or(-1),
+                    };
                 }
                 StreamItem::Lost(reason) => return AgentOutput::Lost { reason },
             }

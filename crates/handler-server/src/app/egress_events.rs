@@ -17,7 +17,12 @@ impl EgressEvents {
         // A short section without waiting; a panic elsewhere leaves whole events.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let list = all.entry(event.sandbox.clone()).or_default();
-        if list.iter().rev().take(KEPT).any(|e| e.seq == event.seq && e.t == event.t) {
+        if list
+            .iter()
+            .rev()
+            .take(KEPT)
+            .any(|e| e.seq == event.seq && e.t == event.t)
+        {
             return;
         }
         if list.len() == KEPT {
@@ -30,11 +35,16 @@ impl EgressEvents {
     #[must_use]
     pub fn of(&self, sandbox: &str) -> Vec<EgressEvent> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(sandbox).map(|list| list.iter().cloned().collect()).unwrap_or_default()
+        all.get(sandbox)
+            .map(|list| list.iter().cloned().collect())
+            .unwrap_or_default()
     }
 
     /// Forgets a sandbox.
     pub fn forget(&self, sandbox: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(sandbox);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(sandbox);
     }
 }

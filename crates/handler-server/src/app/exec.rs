@@ -31,13 +31,22 @@ pub fn view(info: &ProcessInfo) -> ProcessView {
 
 fn spec(request: ExecRequest) -> ApiResult<ProcessSpec> {
     if request.argv.is_empty() || request.argv[0].is_empty() {
-        return Err(ApiError::new(ProblemCode::Invalid, "argv: at least the program"));
+        return Err(ApiError::new(
+            ProblemCode::Invalid,
+            "argv: at least the program",
+        ));
     }
     let has_nul = |text: &String| text.contains('\0');
     if request.argv.iter().any(has_nul)
-        || request.env.iter().any(|(k, v)| has_nul(k) || has_nul(v) || k.is_empty() || k.contains('='))
+        || request
+            .env
+            .iter()
+            .any(|(k, v)| has_nul(k) || has_nul(v) || k.is_empty() || k.contains('='))
     {
-        return Err(ApiError::new(ProblemCode::Invalid, "argv and env cannot hold NUL; names no `=`"));
+        return Err(ApiError::new(
+            ProblemCode::Invalid,
+            "argv and env cannot hold NUL; names no `=`",
+        ));
     }
     Ok(ProcessSpec {
         key: handler_base::random::hex(12),
@@ -90,11 +99,21 @@ async fn gather(guest: &GuestHandle, process: u32, limit: u64) -> ApiResult<Exec
     let mut ended: Option<Exit> = stream.info().exit;
     let exit = loop {
         match stream.next().await {
-            StreamItem::Chunk { offset, stream: which, bytes } => {
+            StreamItem::Chunk {
+                offset,
+                stream: which,
+                bytes,
+            } => {
                 let end = offset + bytes.len() as u64;
                 total = end;
-                let target = if which == Stream::Stderr { &mut stderr } else { &mut stdout };
-                let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(target.len());
+                let target = if which == Stream::Stderr {
+                    &mut stderr
+                } else {
+                    &mut stdout
+                };
+                let room = usize::try_from(limit)
+                    .unwrap_or(usize::MAX)
+                    .saturating_sub(target.len());
                 target.extend_from_slice(&bytes[..bytes.len().min(room)]);
                 is_cut |= bytes.len() > room;
                 stream.ack(end);
@@ -103,9 +122,19 @@ async fn gather(guest: &GuestHandle, process: u32, limit: u64) -> ApiResult<Exec
             StreamItem::End { .. } => match ended {
                 Some(exit) => break exit,
                 // Its output ended but its end was told before we attached: the guest knows it.
-                None => break guest.process(process).await.ok().and_then(|p| p.exit).ok_or_else(|| {
-                    ApiError::new(ProblemCode::BackendFailed, "the command's end is unknown")
-                })?,
+                None => {
+                    break guest
+                        .process(process)
+                        .await
+                        .ok()
+                        .and_then(|p| p.exit)
+                        .ok_or_else(|| {
+                            ApiError::new(
+                                ProblemCode::BackendFailed,
+                                "the command's end is unknown",
+                            )
+                        })?;
+                }
             },
             StreamItem::Lost(reason) => {
                 return Err(ApiError::new(
@@ -135,7 +164,14 @@ pub async fn start(guest: &GuestHandle, mut request: ExecRequest) -> ApiResult<P
     let keeps_open = request.open_stdin && input.is_none();
     let info = guest.start(spec(request)?).await.map_err(guest_error)?;
     if let Some(input) = input {
-        write_stdin(guest, info.process, Some(0), Bytes::from(input), !keeps_open).await?;
+        write_stdin(
+            guest,
+            info.process,
+            Some(0),
+            Bytes::from(input),
+            !keeps_open,
+        )
+        .await?;
     }
     Ok(view(&info))
 }
@@ -176,7 +212,10 @@ pub async fn write_stdin(
         None => find(guest, process).await?.received,
     };
     if !bytes.is_empty() {
-        guest.write_stdin(process, offset, bytes).await.map_err(guest_error)?;
+        guest
+            .write_stdin(process, offset, bytes)
+            .await
+            .map_err(guest_error)?;
     }
     if closes {
         guest.close_stdin(process).await.map_err(guest_error)?;
@@ -191,7 +230,10 @@ pub async fn write_stdin(
 pub async fn terminal(guest: &GuestHandle, request: CreateTerminal) -> ApiResult<ProcessView> {
     let size = request.size.unwrap_or(TtySize { cols: 80, rows: 24 });
     if !(1..=10_000).contains(&size.cols) || !(1..=10_000).contains(&size.rows) {
-        return Err(ApiError::new(ProblemCode::Invalid, "size: columns and rows from 1 to 10000"));
+        return Err(ApiError::new(
+            ProblemCode::Invalid,
+            "size: columns and rows from 1 to 10000",
+        ));
     }
     let argv = if request.argv.is_empty() {
         let find_shell = "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l";
@@ -199,9 +241,15 @@ pub async fn terminal(guest: &GuestHandle, request: CreateTerminal) -> ApiResult
     } else {
         request.argv
     };
-    let mut spec =
-        spec(ExecRequest { argv, env: request.env, cwd: request.cwd, ..Default::default() })?;
-    spec.env.entry("TERM".to_owned()).or_insert_with(|| "xterm-256color".to_owned());
+    let mut spec = spec(ExecRequest {
+        argv,
+        env: request.env,
+        cwd: request.cwd,
+        ..Default::default()
+    })?;
+    spec.env
+        .entry("TERM".to_owned())
+        .or_insert_with(|| "xterm-256color".to_owned());
     spec.tty = Some(size);
     spec.stdin = true;
     let info = guest.start(spec).await.map_err(guest_error)?;

@@ -36,7 +36,13 @@ pub fn prefix_inside(name: &str) -> String {
 #[must_use]
 pub fn prefix_on_host(app: &App, descriptor: &HarnessDescriptor) -> Option<PathBuf> {
     let plan = install_plan(descriptor, &prefix_inside(&descriptor.name))?;
-    Some(app.settings.layout.harnesses_dir().join(&descriptor.name).join(plan.digest))
+    Some(
+        app.settings
+            .layout
+            .harnesses_dir()
+            .join(&descriptor.name)
+            .join(plan.digest),
+    )
 }
 
 /// A descriptor by name.
@@ -52,15 +58,17 @@ pub fn descriptor(name: &str) -> ApiResult<&'static HarnessDescriptor> {
 /// # Errors
 /// 424 saying how to install it.
 pub fn installed(app: &App, descriptor: &HarnessDescriptor) -> ApiResult<PathBuf> {
-    prefix_on_host(app, descriptor).filter(|prefix| prefix.is_dir()).ok_or_else(|| {
-        ApiError::new(
-            ProblemCode::NotConfigured,
-            format!(
-                "{} is not installed; install it with `handler harness install {}`",
-                descriptor.product, descriptor.name
-            ),
-        )
-    })
+    prefix_on_host(app, descriptor)
+        .filter(|prefix| prefix.is_dir())
+        .ok_or_else(|| {
+            ApiError::new(
+                ProblemCode::NotConfigured,
+                format!(
+                    "{} is not installed; install it with `handler harness install {}`",
+                    descriptor.product, descriptor.name
+                ),
+            )
+        })
 }
 
 /// All, with their state.
@@ -74,10 +82,18 @@ pub async fn list(app: &App) -> Vec<HarnessView> {
 
 async fn view(app: &App, descriptor: &HarnessDescriptor) -> HarnessView {
     let is_installed = installed(app, descriptor).is_ok();
-    let error = app.harnesses.errors.lock().await.get(&descriptor.name).cloned();
+    let error = app
+        .harnesses
+        .errors
+        .lock()
+        .await
+        .get(&descriptor.name)
+        .cloned();
     let is_installing = {
         let locks = app.harnesses.installing.lock().await;
-        locks.get(&descriptor.name).is_some_and(|lock| lock.try_lock().is_err())
+        locks
+            .get(&descriptor.name)
+            .is_some_and(|lock| lock.try_lock().is_err())
     };
     let status = match (is_installed, is_installing, &error) {
         (_, true, _) => "installing",
@@ -91,7 +107,11 @@ async fn view(app: &App, descriptor: &HarnessDescriptor) -> HarnessView {
         protocols: descriptor.provider_protocols.clone(),
         permissions: descriptor.permissions.keys().copied().collect(),
         status: status.to_owned(),
-        version: if is_installed { handler_harness::version_line(descriptor) } else { None },
+        version: if is_installed {
+            handler_harness::version_line(descriptor)
+        } else {
+            None
+        },
         error: if is_installed { None } else { error },
     }
 }

@@ -12,8 +12,14 @@ pub async fn backends(app: &App) -> Vec<BackendView> {
     let mut views = Vec::new();
     for driver in app.engine.drivers() {
         let checks = driver.check().await;
-        let available = checks.iter().all(|check| check.status != CheckStatus::Failed);
-        views.push(BackendView { name: driver.backend().to_owned(), available, checks });
+        let available = checks
+            .iter()
+            .all(|check| check.status != CheckStatus::Failed);
+        views.push(BackendView {
+            name: driver.backend().to_owned(),
+            available,
+            checks,
+        });
     }
     views
 }
@@ -32,7 +38,9 @@ pub fn folders(app: &App) -> ApiResult<Vec<String>> {
 /// # Errors
 /// A folder that is never allowed.
 pub fn add_folder(app: &App, path: &str) -> ApiResult<Vec<String>> {
-    app.folders.add(Path::new(path)).map_err(|e| folder_error(&e))?;
+    app.folders
+        .add(Path::new(path))
+        .map_err(|e| folder_error(&e))?;
     folders(app)
 }
 
@@ -41,8 +49,15 @@ pub fn add_folder(app: &App, path: &str) -> ApiResult<Vec<String>> {
 /// # Errors
 /// 404 when it is not on it.
 pub fn remove_folder(app: &App, path: &str) -> ApiResult<Vec<String>> {
-    if !app.folders.remove(Path::new(path)).map_err(|e| folder_error(&e))? {
-        return Err(ApiError::new(ProblemCode::NotFound, format!("{path} is not on the list")));
+    if !app
+        .folders
+        .remove(Path::new(path))
+        .map_err(|e| folder_error(&e))?
+    {
+        return Err(ApiError::new(
+            ProblemCode::NotFound,
+            format!("{path} is not on the list"),
+        ));
     }
     folders(app)
 }
@@ -51,9 +66,9 @@ pub fn remove_folder(app: &App, path: &str) -> ApiResult<Vec<String>> {
 #[must_use]
 pub fn folder_error(error: &FolderError) -> ApiError {
     let code = match error {
-        FolderError::Missing { .. } | FolderError::NotADirectory { .. } | FolderError::NotAbsolute { .. } => {
-            ProblemCode::Invalid
-        }
+        FolderError::Missing { .. }
+        | FolderError::NotADirectory { .. }
+        | FolderError::NotAbsolute { .. } => ProblemCode::Invalid,
         FolderError::Outside { .. } | FolderError::Refused { .. } | FolderError::Hidden { .. } => {
             ProblemCode::PathNotAllowed
         }

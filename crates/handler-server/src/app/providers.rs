@@ -1,7 +1,7 @@
 //! Rules of providers: from a template or whole; the key goes to the secret store and nowhere else.
 
-use crate::http::problem::{ApiError, ApiResult, chain};
 use super::secrets::store_error;
+use crate::http::problem::{ApiError, ApiResult, chain};
 use crate::state::App;
 use handler_store::providers::ProviderFileError;
 use handler_types::api::{ProviderRequest, ProviderView};
@@ -55,9 +55,13 @@ async fn view(app: &App, name: &str, provider: &Provider) -> ProviderView {
     let mut problems = Vec::new();
     // Commands and files are not run just to be listed: only the store is asked.
     if let Some(SecretRef::Secret(path)) = &provider.api_key
-        && super::secrets::resolve(app, &SecretRef::Secret(path.clone())).await.is_err()
+        && super::secrets::resolve(app, &SecretRef::Secret(path.clone()))
+            .await
+            .is_err()
     {
-        problems.push(format!("its key has no value; set it with `handler secret set {path}`"));
+        problems.push(format!(
+            "its key has no value; set it with `handler secret set {path}`"
+        ));
     }
     ProviderView {
         name: name.to_owned(),
@@ -65,7 +69,12 @@ async fn view(app: &App, name: &str, provider: &Provider) -> ProviderView {
         endpoints: provider.endpoints.clone(),
         models: provider.models.clone(),
         key: provider.api_key.as_ref().map(|key| key.source().to_owned()),
-        status: if problems.is_empty() { "ready" } else { "incomplete" }.to_owned(),
+        status: if problems.is_empty() {
+            "ready"
+        } else {
+            "incomplete"
+        }
+        .to_owned(),
         problems,
         harnesses: handler_harness::usable_harnesses(&provider.endpoints),
     }
@@ -79,10 +88,16 @@ pub async fn add(app: &App, request: ProviderRequest) -> ApiResult<ProviderView>
     let template = match &request.template {
         None => None,
         Some(name) => Some(handler_harness::template(name).ok_or_else(|| {
-            let known: Vec<_> = handler_harness::templates().iter().map(|t| t.name.as_str()).collect();
+            let known: Vec<_> = handler_harness::templates()
+                .iter()
+                .map(|t| t.name.as_str())
+                .collect();
             ApiError::new(
                 ProblemCode::Invalid,
-                format!("there is no template `{name}`; there are: {}", known.join(", ")),
+                format!(
+                    "there is no template `{name}`; there are: {}",
+                    known.join(", ")
+                ),
             )
         })?),
     };
@@ -93,17 +108,24 @@ pub async fn add(app: &App, request: ProviderRequest) -> ApiResult<ProviderView>
     } else {
         request.models.clone()
     };
-    let has_stored = super::secrets::resolve(app, &SecretRef::Secret(key_path(&request.name))).await.is_ok();
+    let has_stored = super::secrets::resolve(app, &SecretRef::Secret(key_path(&request.name)))
+        .await
+        .is_ok();
     let needs_key = template.is_some_and(|t| t.needs_key);
     let provider = Provider {
         api_version: PROVIDER_VERSION.to_owned(),
-        description: request.description.clone().or_else(|| template.map(|t| t.description.clone())),
+        description: request
+            .description
+            .clone()
+            .or_else(|| template.map(|t| t.description.clone())),
         endpoints,
         api_key: (request.key.is_some() || needs_key || has_stored)
             .then(|| SecretRef::Secret(key_path(&request.name))),
         models,
     };
-    app.providers.put(&request.name, &provider).map_err(|e| provider_error(&e))?;
+    app.providers
+        .put(&request.name, &provider)
+        .map_err(|e| provider_error(&e))?;
     if let Some(key) = request.key {
         app.secrets
             .set(&key_path(&request.name), SecretValue::new(key), None)
@@ -119,9 +141,16 @@ pub async fn add(app: &App, request: ProviderRequest) -> ApiResult<ProviderView>
 /// 404 when there is none.
 pub async fn remove(app: &App, name: &str) -> ApiResult<()> {
     if !app.providers.remove(name).map_err(|e| provider_error(&e))? {
-        return Err(ApiError::new(ProblemCode::NotFound, format!("there is no provider `{name}`")));
+        return Err(ApiError::new(
+            ProblemCode::NotFound,
+            format!("there is no provider `{name}`"),
+        ));
     }
-    app.secrets.remove(&key_path(name)).await.map(|_| ()).map_err(|e| store_error(&e))
+    app.secrets
+        .remove(&key_path(name))
+        .await
+        .map(|_| ())
+        .map_err(|e| store_error(&e))
 }
 
 /// All whose files can be read.

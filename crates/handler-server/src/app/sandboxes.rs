@@ -3,8 +3,8 @@
 use crate::http::problem::{ApiError, ApiResult};
 use crate::http::sandboxes::ListQuery;
 use crate::state::App;
-use handler_engine::EngineError;
 use handler_engine::CreateArgs;
+use handler_engine::EngineError;
 use handler_engine::guest::{GuestCallError, GuestHandle};
 use handler_engine::make_phantom;
 use handler_store::rows::{PageRequest, SandboxFilter};
@@ -57,13 +57,21 @@ pub fn guest_error(error: GuestCallError) -> ApiError {
 /// # Errors
 /// Bad names and paths, folders outside the work folders, secrets without a value, and what the engine refuses.
 pub async fn create(app: &App, request: CreateSandbox) -> ApiResult<SandboxView> {
-    let scope = request.scope.as_deref().map(|path| work_folder(app, path)).transpose()?;
+    let scope = request
+        .scope
+        .as_deref()
+        .map(|path| work_folder(app, path))
+        .transpose()?;
     let mounts = request
         .mounts
         .iter()
         .map(|m| {
             let source = work_folder(app, &m.source)?;
-            Ok(MountSpec { source, target: m.target.clone(), read_only: m.read_only })
+            Ok(MountSpec {
+                source,
+                target: m.target.clone(),
+                read_only: m.read_only,
+            })
         })
         .collect::<ApiResult<Vec<_>>>()?;
     let network = request.network.unwrap_or_default();
@@ -90,7 +98,13 @@ pub async fn create(app: &App, request: CreateSandbox) -> ApiResult<SandboxView>
         labels: request.labels,
         phantoms,
     };
-    app.engine.create(CreateArgs { spec, label: String::new() }).await.map_err(engine_error)
+    app.engine
+        .create(CreateArgs {
+            spec,
+            label: String::new(),
+        })
+        .await
+        .map_err(engine_error)
 }
 
 /// A host folder that agents may work in, canonical.
@@ -99,9 +113,15 @@ pub async fn create(app: &App, request: CreateSandbox) -> ApiResult<SandboxView>
 /// What the work folders say.
 pub fn work_folder(app: &App, path: &str) -> ApiResult<String> {
     if !path.starts_with('/') || path.contains('\0') {
-        return Err(ApiError::new(ProblemCode::Invalid, format!("`{path}`: give an absolute path")));
+        return Err(ApiError::new(
+            ProblemCode::Invalid,
+            format!("`{path}`: give an absolute path"),
+        ));
     }
-    let folder = app.folders.check(Path::new(path)).map_err(|e| super::host::folder_error(&e))?;
+    let folder = app
+        .folders
+        .check(Path::new(path))
+        .map_err(|e| super::host::folder_error(&e))?;
     folder
         .into_os_string()
         .into_string()
@@ -159,7 +179,12 @@ pub async fn list(app: &App, query: ListQuery) -> ApiResult<Page<SandboxView>> {
     let label = match query.label.as_deref().map(|l| l.split_once('=')) {
         None => None,
         Some(Some((key, value))) => Some((key.to_owned(), value.to_owned())),
-        Some(None) => return Err(ApiError::new(ProblemCode::Invalid, "label: write key=value")),
+        Some(None) => {
+            return Err(ApiError::new(
+                ProblemCode::Invalid,
+                "label: write key=value",
+            ));
+        }
     };
     let filter = SandboxFilter {
         state: query.state,
@@ -168,7 +193,10 @@ pub async fn list(app: &App, query: ListQuery) -> ApiResult<Page<SandboxView>> {
         name: None,
     };
     let cursor = (!query.cursor.is_empty()).then_some(query.cursor);
-    let page = PageRequest { cursor, limit: query.limit };
+    let page = PageRequest {
+        cursor,
+        limit: query.limit,
+    };
     let page = app
         .store
         .sandboxes()
@@ -176,8 +204,15 @@ pub async fn list(app: &App, query: ListQuery) -> ApiResult<Page<SandboxView>> {
         .await
         .map_err(super::sessions::store_error)?;
     // The rows say which; the engine says how they are now. One removed meanwhile is left out.
-    let items = page.items.iter().filter_map(|row| app.engine.get(&row.id).ok()).collect();
-    Ok(Page { items, next_cursor: page.next_cursor })
+    let items = page
+        .items
+        .iter()
+        .filter_map(|row| app.engine.get(&row.id).ok())
+        .collect();
+    Ok(Page {
+        items,
+        next_cursor: page.next_cursor,
+    })
 }
 
 /// One sandbox, by id, unique prefix or name.
@@ -212,7 +247,10 @@ pub async fn view_and_guest(app: &App, text: &str) -> ApiResult<(SandboxView, Gu
 /// What the engine refuses.
 pub async fn start(app: &App, text: &str) -> ApiResult<SandboxView> {
     let view = find(app, text).await?;
-    app.engine.start_sandbox(&view.id).await.map_err(engine_error)
+    app.engine
+        .start_sandbox(&view.id)
+        .await
+        .map_err(engine_error)
 }
 
 /// Stops a sandbox.
@@ -241,5 +279,8 @@ pub async fn delete(app: &App, text: &str) -> ApiResult<()> {
 /// What the engine refuses.
 pub async fn set_network(app: &App, text: &str, network: NetworkPolicy) -> ApiResult<SandboxView> {
     let view = find(app, text).await?;
-    app.engine.set_network(&view.id, network).await.map_err(engine_error)
+    app.engine
+        .set_network(&view.id, network)
+        .await
+        .map_err(engine_error)
 }

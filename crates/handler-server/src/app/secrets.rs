@@ -23,7 +23,10 @@ pub async fn list(app: &App) -> ApiResult<Vec<SecretView>> {
 /// A bad path or value.
 pub async fn set(app: &App, path: &str, request: SecretRequest) -> ApiResult<SecretView> {
     let SecretRequest { value, description } = request;
-    app.secrets.set(path, SecretValue::new(value), description).await.map_err(|e| store_error(&e))
+    app.secrets
+        .set(path, SecretValue::new(value), description)
+        .await
+        .map_err(|e| store_error(&e))
 }
 
 /// Removes one.
@@ -31,10 +34,18 @@ pub async fn set(app: &App, path: &str, request: SecretRequest) -> ApiResult<Sec
 /// # Errors
 /// 404 when there is none.
 pub async fn remove(app: &App, path: &str) -> ApiResult<()> {
-    if app.secrets.remove(path).await.map_err(|e| store_error(&e))? {
+    if app
+        .secrets
+        .remove(path)
+        .await
+        .map_err(|e| store_error(&e))?
+    {
         return Ok(());
     }
-    Err(ApiError::new(ProblemCode::NotFound, format!("there is no secret `{path}`")))
+    Err(ApiError::new(
+        ProblemCode::NotFound,
+        format!("there is no secret `{path}`"),
+    ))
 }
 
 pub(super) fn store_error(error: &SecretError) -> ApiError {
@@ -53,13 +64,16 @@ pub(super) fn store_error(error: &SecretError) -> ApiError {
 /// # Errors
 /// `not_configured` with what to do; never the value.
 pub async fn resolve(app: &App, reference: &SecretRef) -> ApiResult<SecretValue> {
-    Resolver(app.secrets.clone()).resolve(reference).await.map_err(|reason| {
-        let hint = match reference {
-            SecretRef::Secret(path) => format!("; set it with `handler secret set {path}`"),
-            _ => String::new(),
-        };
-        ApiError::new(ProblemCode::NotConfigured, format!("{reason}{hint}"))
-    })
+    Resolver(app.secrets.clone())
+        .resolve(reference)
+        .await
+        .map_err(|reason| {
+            let hint = match reference {
+                SecretRef::Secret(path) => format!("; set it with `handler secret set {path}`"),
+                _ => String::new(),
+            };
+            ApiError::new(ProblemCode::NotConfigured, format!("{reason}{hint}"))
+        })
 }
 
 /// The one street secrets walk: from the store to the filter's settings.

@@ -50,21 +50,33 @@ fn is_own_authority(authority: &str, port: u16) -> bool {
 }
 
 fn check_host(headers: &HeaderMap, port: u16) -> Result<(), ApiError> {
-    let host = headers.get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let host = headers
+        .get(header::HOST)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
     if is_own_authority(host, port) {
         return Ok(());
     }
-    Err(ApiError::new(ProblemCode::Forbidden, "host not allowed: use 127.0.0.1 or localhost"))
+    Err(ApiError::new(
+        ProblemCode::Forbidden,
+        "host not allowed: use 127.0.0.1 or localhost",
+    ))
 }
 
 fn check_origin(headers: &HeaderMap, port: u16) -> Result<(), ApiError> {
-    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(());
+    };
     let is_own = origin
         .to_str()
         .ok()
         .and_then(|o| o.strip_prefix("http://"))
         .is_some_and(|authority| is_own_authority(authority, port));
-    if is_own { Ok(()) } else { Err(ApiError::new(ProblemCode::Forbidden, "origin not allowed")) }
+    if is_own {
+        Ok(())
+    } else {
+        Err(ApiError::new(ProblemCode::Forbidden, "origin not allowed"))
+    }
 }
 
 fn has_token(headers: &HeaderMap, token: &str) -> bool {
@@ -78,7 +90,10 @@ fn has_token(headers: &HeaderMap, token: &str) -> bool {
         .filter_map(|v| v.to_str().ok())
         .flat_map(|v| v.split(','))
         .filter_map(|p| p.trim().strip_prefix("bearer."));
-    bearer.into_iter().chain(protocols).any(|given| given.as_bytes().ct_eq(token.as_bytes()).into())
+    bearer
+        .into_iter()
+        .chain(protocols)
+        .any(|given| given.as_bytes().ct_eq(token.as_bytes()).into())
 }
 
 #[cfg(test)]
@@ -87,12 +102,24 @@ mod tests {
 
     #[test]
     fn only_our_own_names_and_port_are_accepted() {
-        for good in ["127.0.0.1:7430", "localhost:7430", "[::1]:7430", "localhost"] {
+        for good in [
+            "127.0.0.1:7430",
+            "localhost:7430",
+            "[::1]:7430",
+            "localhost",
+        ] {
             assert!(is_own_authority(good, 7430), "{good}");
         }
-        for bad in ["127.0.0.1", "127.0.0.1:80", "evil.example:7430", "localhost:1", "", ":7430",
-            "127.0.0.1.evil.example:7430", "localhost.evil:7430"]
-        {
+        for bad in [
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "evil.example:7430",
+            "localhost:1",
+            "",
+            ":7430",
+            "127.0.0.1.evil.example:7430",
+            "localhost.evil:7430",
+        ] {
             assert!(!is_own_authority(bad, 7430), "{bad}");
         }
     }
@@ -101,7 +128,10 @@ mod tests {
     fn the_token_is_taken_from_header_or_subprotocol() {
         let mut headers = HeaderMap::new();
         assert!(!has_token(&headers, "t0k"));
-        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, "acp.v1, bearer.t0k".parse().expect("value"));
+        headers.insert(
+            header::SEC_WEBSOCKET_PROTOCOL,
+            "acp.v1, bearer.t0k".parse().expect("value"),
+        );
         assert!(has_token(&headers, "t0k"));
         headers.clear();
         headers.insert(header::AUTHORIZATION, "Bearer t0k2".parse().expect("value"));

@@ -32,8 +32,15 @@ pub async fn stream(
             sse = sse.id(id.to_string());
         }
         let json = serde_json::to_value(&event).unwrap_or_default();
-        let name = json.get("type").and_then(|t| t.as_str()).unwrap_or("message").to_owned();
-        Some((Ok(sse.event(name).data(json.to_string())), (receiver, shutdown)))
+        let name = json
+            .get("type")
+            .and_then(|t| t.as_str())
+            .unwrap_or("message")
+            .to_owned();
+        Some((
+            Ok(sse.event(name).data(json.to_string())),
+            (receiver, shutdown),
+        ))
     });
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }

@@ -43,7 +43,10 @@ pub struct PathQuery {
 
 fn inside(view: &SandboxView, path: &str) -> ApiResult<String> {
     if path.is_empty() || path.contains('\0') {
-        return Err(ApiError::new(ProblemCode::Invalid, "path: not empty, without NUL"));
+        return Err(ApiError::new(
+            ProblemCode::Invalid,
+            "path: not empty, without NUL",
+        ));
     }
     if path.starts_with('/') {
         Ok(path.to_owned())
@@ -62,15 +65,23 @@ pub async fn read(
 ) -> ApiResult<Response> {
     let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
     let path = inside(&view, &query.path)?;
-    let (meta, stream) =
-        guest.read_file(&path, query.offset, query.length).await.map_err(guest_error)?;
+    let (meta, stream) = guest
+        .read_file(&path, query.offset, query.length)
+        .await
+        .map_err(guest_error)?;
     let rest = meta.size.saturating_sub(query.offset);
     let length = query.length.map_or(rest, |l| l.min(rest));
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_LENGTH, length.to_string()),
-        (header::HeaderName::from_static("x-file-size"), meta.size.to_string()),
-        (header::HeaderName::from_static("x-file-mode"), format!("{:o}", meta.mode)),
+        (
+            header::HeaderName::from_static("x-file-size"),
+            meta.size.to_string(),
+        ),
+        (
+            header::HeaderName::from_static("x-file-mode"),
+            format!("{:o}", meta.mode),
+        ),
     ];
     Ok((headers, Body::from_stream(stream.into_stream())).into_response())
 }
@@ -89,12 +100,24 @@ pub async fn write(
     let mode = match query.mode.as_deref().map(|m| u32::from_str_radix(m, 8)) {
         Some(Ok(mode)) if mode <= 0o7777 => Some(mode),
         None => None,
-        Some(_) => return Err(ApiError::new(ProblemCode::Invalid, "mode: octal permission bits")),
+        Some(_) => {
+            return Err(ApiError::new(
+                ProblemCode::Invalid,
+                "mode: octal permission bits",
+            ));
+        }
     };
-    let content = body.into_data_stream().map(|piece| piece.map_err(|e| e.to_string()));
-    let written =
-        guest.write_file(&path, mode, query.parents, content).await.map_err(guest_error)?;
-    Ok(Json(FileWritten { size: written.size, sha256: written.sha256 }))
+    let content = body
+        .into_data_stream()
+        .map(|piece| piece.map_err(|e| e.to_string()));
+    let written = guest
+        .write_file(&path, mode, query.parents, content)
+        .await
+        .map_err(guest_error)?;
+    Ok(Json(FileWritten {
+        size: written.size,
+        sha256: written.sha256,
+    }))
 }
 
 /// Removes a path.
@@ -107,7 +130,10 @@ pub async fn remove(
 ) -> ApiResult<StatusCode> {
     let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
     let path = inside(&view, &query.path)?;
-    guest.remove(&path, query.recursive).await.map_err(guest_error)?;
+    guest
+        .remove(&path, query.recursive)
+        .await
+        .map_err(guest_error)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -120,7 +146,12 @@ pub async fn stat(
     Query(query): Query<PathQuery>,
 ) -> ApiResult<Json<FileEntry>> {
     let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
-    Ok(Json(guest.stat(&inside(&view, &query.path)?).await.map_err(guest_error)?))
+    Ok(Json(
+        guest
+            .stat(&inside(&view, &query.path)?)
+            .await
+            .map_err(guest_error)?,
+    ))
 }
 
 /// Lists a folder.
@@ -133,8 +164,10 @@ pub async fn list(
 ) -> ApiResult<Json<DirListing>> {
     let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
     let depth = query.depth.unwrap_or(1).clamp(1, 32);
-    let (entries, truncated) =
-        guest.list(&inside(&view, &query.path)?, depth).await.map_err(guest_error)?;
+    let (entries, truncated) = guest
+        .list(&inside(&view, &query.path)?, depth)
+        .await
+        .map_err(guest_error)?;
     Ok(Json(DirListing { entries, truncated }))
 }
 
@@ -148,7 +181,10 @@ pub async fn mkdir(
 ) -> ApiResult<StatusCode> {
     let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
     let path = inside(&view, &request.path)?;
-    guest.mkdir(&path, request.parents, None).await.map_err(guest_error)?;
+    guest
+        .mkdir(&path, request.parents, None)
+        .await
+        .map_err(guest_error)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -162,6 +198,9 @@ pub async fn rename(
 ) -> ApiResult<StatusCode> {
     let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
     let (from, to) = (inside(&view, &request.from)?, inside(&view, &request.to)?);
-    guest.rename(&from, &to, request.overwrite).await.map_err(guest_error)?;
+    guest
+        .rename(&from, &to, request.overwrite)
+        .await
+        .map_err(guest_error)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -29,7 +29,10 @@ pub async fn replay(
     next: Next,
 ) -> Result<Response, ApiError> {
     let key = request.headers().get("idempotency-key").cloned();
-    let is_mutation = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH | Method::DELETE);
+    let is_mutation = matches!(
+        *request.method(),
+        Method::POST | Method::PUT | Method::PATCH | Method::DELETE
+    );
     let is_upload = request.method() == Method::PUT && request.uri().path().ends_with("/files");
     let Some(key) = key.filter(|_| is_mutation && !is_upload) else {
         return Ok(next.run(request).await);
@@ -55,7 +58,9 @@ pub async fn replay(
         Begin::AnswerNotKept { status } => {
             return Err(ApiError::new(
                 ProblemCode::Conflict,
-                format!("this request was done (status {status}); its answer was too large to keep"),
+                format!(
+                    "this request was done (status {status}); its answer was too large to keep"
+                ),
             ));
         }
         Begin::InProgress => {
@@ -81,11 +86,18 @@ fn check_key(key: &HeaderValue) -> Result<String, ApiError> {
         .filter(|k| (1..=200).contains(&k.len()))
         .map(str::to_owned)
         .ok_or_else(|| {
-            ApiError::new(ProblemCode::Invalid, "Idempotency-Key: 1 to 200 visible ASCII characters")
+            ApiError::new(
+                ProblemCode::Invalid,
+                "Idempotency-Key: 1 to 200 visible ASCII characters",
+            )
         })
 }
 
-async fn remember(app: &App, stored: StoredRequest, response: Response) -> Result<Response, ApiError> {
+async fn remember(
+    app: &App,
+    stored: StoredRequest,
+    response: Response,
+) -> Result<Response, ApiError> {
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, 128 * 1024 * 1024)
         .await
@@ -100,7 +112,11 @@ async fn remember(app: &App, stored: StoredRequest, response: Response) -> Resul
     let is_settled = parts.status.is_success() || (400..424).contains(&status);
     let idempotency = app.store.idempotency();
     let kept = if is_settled {
-        let answer = StoredResponse { status, content_type, body: body.to_vec() };
+        let answer = StoredResponse {
+            status,
+            content_type,
+            body: body.to_vec(),
+        };
         idempotency.finish(stored, answer).await
     } else {
         idempotency.forget(stored).await
@@ -116,6 +132,8 @@ fn replayed(kept: StoredResponse) -> Response {
     if let Some(Ok(value)) = kept.content_type.as_deref().map(HeaderValue::from_str) {
         response.headers_mut().insert(header::CONTENT_TYPE, value);
     }
-    response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    response
+        .headers_mut()
+        .insert("idempotency-replayed", HeaderValue::from_static("true"));
     response
 }

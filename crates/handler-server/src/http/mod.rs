@@ -37,7 +37,11 @@ fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Doc::openapi())
         .routes(routes!(settings::health))
         .routes(routes!(settings::backends))
-        .routes(routes!(settings::list_folders, settings::add_folder, settings::remove_folder))
+        .routes(routes!(
+            settings::list_folders,
+            settings::add_folder,
+            settings::remove_folder
+        ))
         .routes(routes!(events::stream))
         .routes(routes!(sandboxes::create, sandboxes::list))
         .routes(routes!(sandboxes::get, sandboxes::delete))
@@ -96,15 +100,24 @@ pub fn router(app: Arc<App>) -> Router {
         "/v1/secrets/{*path}",
         routing::put(settings::set_secret).delete(settings::delete_secret),
     )
-    .route("/openapi.json", routing::get(move || async move { description }))
+    .route(
+        "/openapi.json",
+        routing::get(move || async move { description }),
+    )
     .fallback(|| async {
         problem::ApiError::new(ProblemCode::NotFound, "no such address; see /openapi.json")
     })
     .method_not_allowed_fallback(|| async {
-        problem::ApiError::new(ProblemCode::Invalid, "this address does not take that method")
+        problem::ApiError::new(
+            ProblemCode::Invalid,
+            "this address does not take that method",
+        )
     })
     .layer(middleware::from_fn(problems))
-    .layer(middleware::from_fn_with_state(app.clone(), idempotency::replay))
+    .layer(middleware::from_fn_with_state(
+        app.clone(),
+        idempotency::replay,
+    ))
     .layer(middleware::from_fn_with_state(app.clone(), auth::check))
     .layer(DefaultBodyLimit::max(idempotency::MAX_JSON))
     .with_state(app)
@@ -122,7 +135,9 @@ async fn problems(request: Request, next: Next) -> Response {
         return response;
     }
     let status = response.status();
-    let body = axum::body::to_bytes(response.into_body(), 64 * 1024).await.unwrap_or_default();
+    let body = axum::body::to_bytes(response.into_body(), 64 * 1024)
+        .await
+        .unwrap_or_default();
     let code = match status.as_u16() {
         404 => ProblemCode::NotFound,
         413 => ProblemCode::TooLarge,

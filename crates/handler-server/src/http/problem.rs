@@ -20,7 +20,10 @@ impl ApiError {
     /// A fault of ours: logged whole, shown without its cause.
     pub fn internal(what: &str, error: &dyn std::error::Error) -> Self {
         tracing::error!(what, error = %chain(error), "internal error");
-        Self::new(ProblemCode::Internal, format!("{what} failed; the daemon's log says why"))
+        Self::new(
+            ProblemCode::Internal,
+            format!("{what} failed; the daemon's log says why"),
+        )
     }
 }
 
@@ -41,7 +44,12 @@ impl IntoResponse for ApiError {
         let status =
             StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
-        (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+        (
+            status,
+            [(header::CONTENT_TYPE, "application/problem+json")],
+            body,
+        )
+            .into_response()
     }
 }
 

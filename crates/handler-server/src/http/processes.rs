@@ -38,7 +38,10 @@ pub async fn start(
     Json(request): Json<ExecRequest>,
 ) -> ApiResult<(StatusCode, Json<ProcessView>)> {
     let guest = sandboxes::guest(&app, &id).await?;
-    Ok((StatusCode::CREATED, Json(rules::start(&guest, request).await?)))
+    Ok((
+        StatusCode::CREATED,
+        Json(rules::start(&guest, request).await?),
+    ))
 }
 
 /// Lists a sandbox's processes (those started through the API).
@@ -68,7 +71,10 @@ pub async fn forget(
     Path((id, process)): Path<(String, u32)>,
 ) -> ApiResult<StatusCode> {
     let guest = sandboxes::guest(&app, &id).await?;
-    guest.forget(process).await.map_err(sandboxes::guest_error)?;
+    guest
+        .forget(process)
+        .await
+        .map_err(sandboxes::guest_error)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -82,7 +88,10 @@ pub async fn signal(
     Json(request): Json<SignalRequest>,
 ) -> ApiResult<StatusCode> {
     if !(1..=31).contains(&request.signal) {
-        return Err(ApiError::new(ProblemCode::Invalid, "signal: a number from 1 to 31"));
+        return Err(ApiError::new(
+            ProblemCode::Invalid,
+            "signal: a number from 1 to 31",
+        ));
     }
     let guest = sandboxes::guest(&app, &id).await?;
     guest
@@ -139,7 +148,10 @@ pub async fn attach(
     let guest = sandboxes::guest(&app, &id).await?;
     let info = rules::find(&guest, process).await?;
     let from = query.from.unwrap_or(info.acked).max(info.acked);
-    let stream = guest.attach(process, from).await.map_err(sandboxes::guest_error)?;
+    let stream = guest
+        .attach(process, from)
+        .await
+        .map_err(sandboxes::guest_error)?;
     let shutdown = app.shutdown.clone();
     Ok(upgrade
         .protocols(["process.v1"])
@@ -156,7 +168,10 @@ pub async fn create_terminal(
     Json(request): Json<CreateTerminal>,
 ) -> ApiResult<(StatusCode, Json<ProcessView>)> {
     let guest = sandboxes::guest(&app, &id).await?;
-    Ok((StatusCode::CREATED, Json(rules::terminal(&guest, request).await?)))
+    Ok((
+        StatusCode::CREATED,
+        Json(rules::terminal(&guest, request).await?),
+    ))
 }
 
 /// Lists a sandbox's terminals.
@@ -177,6 +192,9 @@ pub async fn resize(
     Json(size): Json<TtySize>,
 ) -> ApiResult<StatusCode> {
     let guest = sandboxes::guest(&app, &id).await?;
-    guest.resize(process, size.cols, size.rows).await.map_err(sandboxes::guest_error)?;
+    guest
+        .resize(process, size.cols, size.rows)
+        .await
+        .map_err(sandboxes::guest_error)?;
     Ok(StatusCode::NO_CONTENT)
 }

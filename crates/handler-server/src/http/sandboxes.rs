@@ -38,13 +38,19 @@ pub async fn create(
     State(app): S,
     Json(request): Json<CreateSandbox>,
 ) -> ApiResult<(StatusCode, Json<SandboxView>)> {
-    Ok((StatusCode::CREATED, Json(rules::create(&app, request).await?)))
+    Ok((
+        StatusCode::CREATED,
+        Json(rules::create(&app, request).await?),
+    ))
 }
 
 /// Lists sandboxes, newest first.
 #[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", params(ListQuery),
     responses((status = 200, body = Page<SandboxView>)))]
-pub async fn list(State(app): S, Query(query): Query<ListQuery>) -> ApiResult<Json<Page<SandboxView>>> {
+pub async fn list(
+    State(app): S,
+    Query(query): Query<ListQuery>,
+) -> ApiResult<Json<Page<SandboxView>>> {
     Ok(Json(rules::list(&app, query).await?))
 }
 
@@ -99,7 +105,10 @@ pub async fn network(
 /// The filter's last decisions for a sandbox (at most 500).
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/egress-events", tag = "sandboxes", params(("id" = String, Path)),
     responses((status = 200, body = Vec<EgressEvent>)))]
-pub async fn egress_events(State(app): S, Path(id): Path<String>) -> ApiResult<Json<Vec<EgressEvent>>> {
+pub async fn egress_events(
+    State(app): S,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Vec<EgressEvent>>> {
     let view = rules::find(&app, &id).await?;
     Ok(Json(app.egress_events.of(view.id.as_str())))
 }

@@ -39,7 +39,10 @@ pub async fn create(
     State(app): S,
     Json(request): Json<CreateSession>,
 ) -> ApiResult<(StatusCode, Json<SessionView>)> {
-    Ok((StatusCode::ACCEPTED, Json(rules::create(&app, request).await?)))
+    Ok((
+        StatusCode::ACCEPTED,
+        Json(rules::create(&app, request).await?),
+    ))
 }
 
 /// Lists sessions, last active first.

@@ -7,8 +7,8 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use handler_types::api::{
-    BackendView, FolderRequest, HarnessView, Health, ProviderRequest, ProviderTemplate, ProviderView,
-    SecretRequest, SecretView,
+    BackendView, FolderRequest, HarnessView, Health, ProviderRequest, ProviderTemplate,
+    ProviderView, SecretRequest, SecretView,
 };
 use std::sync::Arc;
 
@@ -43,7 +43,10 @@ pub async fn add_provider(
     State(app): S,
     Json(request): Json<ProviderRequest>,
 ) -> ApiResult<(StatusCode, Json<ProviderView>)> {
-    Ok((StatusCode::CREATED, Json(providers::add(&app, request).await?)))
+    Ok((
+        StatusCode::CREATED,
+        Json(providers::add(&app, request).await?),
+    ))
 }
 
 /// Removes a provider and its stored key.
@@ -95,7 +98,10 @@ pub async fn list_harnesses(State(app): S) -> Json<Vec<HarnessView>> {
 /// Installs a harness (pinned versions, inside a sandbox) and checks it; answers when done.
 #[utoipa::path(post, path = "/v1/harnesses/{name}/install", tag = "harnesses", params(("name" = String, Path)),
     responses((status = 200, body = HarnessView)))]
-pub async fn install_harness(State(app): S, Path(name): Path<String>) -> ApiResult<Json<HarnessView>> {
+pub async fn install_harness(
+    State(app): S,
+    Path(name): Path<String>,
+) -> ApiResult<Json<HarnessView>> {
     Ok(Json(harnesses::install(&app, &name).await?))
 }
 

@@ -24,7 +24,10 @@ pub async fn run(
 ) {
     let process = info.process;
     let (mut sink, source) = socket.split();
-    let first = StreamEvent::Attached { process: exec::view(&info), offset: from };
+    let first = StreamEvent::Attached {
+        process: exec::view(&info),
+        offset: from,
+    };
     if sink.send(text(&first)).await.is_err() {
         return;
     }
@@ -62,12 +65,17 @@ pub async fn run(
         }
     };
     sink.send(text(&last)).await.ok();
-    let frame = CloseFrame { code: 1000, reason: "done".into() };
+    let frame = CloseFrame {
+        code: 1000,
+        reason: "done".into(),
+    };
     sink.send(Message::Close(Some(frame))).await.ok();
 }
 
 fn closed(reason: &str) -> StreamEvent {
-    StreamEvent::Closed { reason: reason.to_owned() }
+    StreamEvent::Closed {
+        reason: reason.to_owned(),
+    }
 }
 
 fn text(event: &StreamEvent) -> Message {
@@ -98,7 +106,9 @@ async fn take_input(
 
 /// Carries out one command; what cannot be read is ignored, as newer clients may say more.
 async fn command(guest: &GuestHandle, process: u32, text: &str) {
-    let Ok(command) = serde_json::from_str::<StreamCommand>(text) else { return };
+    let Ok(command) = serde_json::from_str::<StreamCommand>(text) else {
+        return;
+    };
     let result = match command {
         StreamCommand::CloseStdin => guest.close_stdin(process).await,
         StreamCommand::Signal { signal } => guest.signal(process, signal, true).await,
@@ -108,4 +118,3 @@ async fn command(guest: &GuestHandle, process: u32, text: &str) {
         tracing::debug!(%error, process, "a viewer's command failed");
     }
 }
-

@@ -55,12 +55,18 @@ pub async fn run(mut socket: WebSocket, app: Arc<App>, id: SessionId) {
             },
         }
     };
-    let frame = CloseFrame { code, reason: shorten(&reason).into() };
+    let frame = CloseFrame {
+        code,
+        reason: shorten(&reason).into(),
+    };
     sink.send(Message::Close(Some(frame))).await.ok();
 }
 
 async fn close(socket: &mut WebSocket, code: u16, reason: &str) {
-    let frame = CloseFrame { code, reason: shorten(reason).into() };
+    let frame = CloseFrame {
+        code,
+        reason: shorten(reason).into(),
+    };
     socket.send(Message::Close(Some(frame))).await.ok();
 }
 

@@ -47,9 +47,14 @@ fn nowhere(descriptor: &HarnessDescriptor) -> Provider {
     Provider {
         api_version: PROVIDER_VERSION.to_owned(),
         description: None,
-        endpoints: protocol.map(|p| (p, "http://127.0.0.1:9/v1".to_owned())).collect(),
+        endpoints: protocol
+            .map(|p| (p, "http://127.0.0.1:9/v1".to_owned()))
+            .collect(),
         api_key: None,
-        models: vec![ProviderModel { id: "check".to_owned(), ..Default::default() }],
+        models: vec![ProviderModel {
+            id: "check".to_owned(),
+            ..Default::default()
+        }],
     }
 }
 
@@ -63,7 +68,12 @@ async fn conversation(
     let made = handler_base::fs::create_private_dir(&project);
     made.map_err(|e| ApiError::new(ProblemCode::NoSpace, format!("no scratch folder: {e}")))?;
     let scope = project.to_string_lossy().into_owned();
-    let mode = descriptor.permissions.keys().next_back().copied().unwrap_or_default();
+    let mode = descriptor
+        .permissions
+        .keys()
+        .next_back()
+        .copied()
+        .unwrap_or_default();
     let agent = prepare(
         app,
         AgentRequest {
@@ -80,7 +90,10 @@ async fn conversation(
         },
     )
     .await?;
-    let args = CreateArgs { spec: agent.spec, label: "harness check".to_owned() };
+    let args = CreateArgs {
+        spec: agent.spec,
+        label: "harness check".to_owned(),
+    };
     let sandbox = app.engine.create(args).await.map_err(engine_error)?;
     let outcome = async {
         let guest = app.engine.guest(&sandbox.id).map_err(engine_error)?;
@@ -88,7 +101,10 @@ async fn conversation(
         let mut config = SessionConfig::new("check", scratch.join("session"), &scope);
         config.defaults = agent.defaults;
         let failed = |text: String| {
-            ApiError::new(ProblemCode::BackendFailed, format!("{} is installed but {text}", descriptor.product))
+            ApiError::new(
+                ProblemCode::BackendFailed,
+                format!("{} is installed but {text}", descriptor.product),
+            )
         };
         let handle = SessionCore::start(config, Box::new(io), StartKind::New)
             .await

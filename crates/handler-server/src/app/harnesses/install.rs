@@ -26,7 +26,10 @@ const LIMIT_MS: u64 = 15 * 60 * 1000;
 /// Whatever stood in the way; nothing is left behind.
 pub(super) async fn run(app: &Arc<App>, descriptor: &'static HarnessDescriptor) -> ApiResult<()> {
     let plan = install_plan(descriptor, &prefix_inside(&descriptor.name)).ok_or_else(|| {
-        ApiError::new(ProblemCode::Invalid, format!("{} cannot be installed", descriptor.product))
+        ApiError::new(
+            ProblemCode::Invalid,
+            format!("{} cannot be installed", descriptor.product),
+        )
     })?;
     let target = prefix_on_host(app, descriptor)
         .ok_or_else(|| ApiError::new(ProblemCode::Internal, "no place to install to"))?;
@@ -44,9 +47,15 @@ struct Staging {
 impl Staging {
     fn make(app: &App, plan: &InstallPlan) -> ApiResult<Self> {
         let folder = app.settings.layout.harnesses_dir();
-        let path = folder.join(format!(".staging-{}-{}", plan.harness, handler_base::random::hex(6)));
+        let path = folder.join(format!(
+            ".staging-{}-{}",
+            plan.harness,
+            handler_base::random::hex(6)
+        ));
         let staging = Self { path };
-        staging.write(plan).map_err(|e| disk("the staging folder", &e))?;
+        staging
+            .write(plan)
+            .map_err(|e| disk("the staging folder", &e))?;
         Ok(staging)
     }
 
@@ -121,7 +130,11 @@ async fn fill(app: &App, plan: &InstallPlan, staging: &Path) -> ApiResult<()> {
     let mut spec = spec(plan, staging, network);
     for folder in &host.extra {
         let path = folder.to_string_lossy().into_owned();
-        spec.mounts.push(MountSpec { source: path.clone(), target: path, read_only: true });
+        spec.mounts.push(MountSpec {
+            source: path.clone(),
+            target: path,
+            read_only: true,
+        });
     }
     let mut argv = vec![text(&host.node), text(&host.script)];
     argv.extend(plan.argv.iter().skip(1).cloned());
@@ -148,7 +161,10 @@ pub(super) async fn in_sandbox(
     request: ExecRequest,
     what: &str,
 ) -> ApiResult<()> {
-    let args = CreateArgs { spec, label: "harness install".to_owned() };
+    let args = CreateArgs {
+        spec,
+        label: "harness install".to_owned(),
+    };
     let view = app.engine.create(args).await.map_err(engine_error)?;
     let outcome = async {
         let guest = app.engine.guest(&view.id).map_err(engine_error)?;

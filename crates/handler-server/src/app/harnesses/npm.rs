@@ -31,10 +31,19 @@ pub(super) struct HostNpm {
 pub(super) async fn find() -> ApiResult<HostNpm> {
     let node = on_path("node")?;
     let script = on_path("npm")?;
-    let extra = [&node, &script].iter().filter_map(|path| root_to_show(path)).collect();
+    let extra = [&node, &script]
+        .iter()
+        .filter_map(|path| root_to_show(path))
+        .collect();
     let registry = ask_registry(&node, &script).await?;
     let allow = destination(&registry)?;
-    Ok(HostNpm { node, script, extra, registry, allow })
+    Ok(HostNpm {
+        node,
+        script,
+        extra,
+        registry,
+        allow,
+    })
 }
 
 fn on_path(program: &str) -> ApiResult<PathBuf> {
@@ -65,10 +74,16 @@ fn root_to_show(program: &Path) -> Option<PathBuf> {
 
 async fn ask_registry(node: &Path, script: &Path) -> ApiResult<String> {
     let mut command = handler_base::proc::command(node);
-    command.arg(script).args(["config", "get", "registry"]).current_dir("/");
+    command
+        .arg(script)
+        .args(["config", "get", "registry"])
+        .current_dir("/");
     let output = tokio::time::timeout(Duration::from_secs(30), command.output()).await;
     let Ok(Ok(output)) = output else {
-        return Err(ApiError::new(ProblemCode::NotConfigured, "npm does not answer on this host"));
+        return Err(ApiError::new(
+            ProblemCode::NotConfigured,
+            "npm does not answer on this host",
+        ));
     };
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
@@ -88,7 +103,11 @@ fn destination(registry: &str) -> ApiResult<AllowEntry> {
     };
     let authority = rest.split('/').next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
-    let entry = if host.contains(':') { host.to_owned() } else { format!("{host}:{default_port}") };
+    let entry = if host.contains(':') {
+        host.to_owned()
+    } else {
+        format!("{host}:{default_port}")
+    };
     entry.parse().map_err(|_| wrong())
 }
 
@@ -99,8 +118,14 @@ mod tests {
     #[test]
     fn the_destination_is_read_from_the_registry_address() {
         let port = |url: &str| destination(url).expect(url).to_string();
-        assert_eq!(port("https://registry.example.org/"), "registry.example.org:443");
-        assert_eq!(port("http://user:pw@packages.example.org:8081/npm/"), "packages.example.org:8081");
+        assert_eq!(
+            port("https://registry.example.org/"),
+            "registry.example.org:443"
+        );
+        assert_eq!(
+            port("http://user:pw@packages.example.org:8081/npm/"),
+            "packages.example.org:8081"
+        );
         assert!(destination("undefined").is_err());
         assert!(destination("ftp://a.example.org/").is_err());
     }

@@ -27,27 +27,46 @@ pub(super) async fn choose(app: &App, request: &CreateSession) -> ApiResult<Choi
     harnesses::installed(app, descriptor)?;
     let model = match &request.model {
         Some(model) => model.clone(),
-        None => provider.models.first().map(|m| m.id.clone()).ok_or_else(|| {
-            ApiError::new(ProblemCode::NotConfigured, format!("provider `{provider_name}` has no model"))
-        })?,
+        None => provider
+            .models
+            .first()
+            .map(|m| m.id.clone())
+            .ok_or_else(|| {
+                ApiError::new(
+                    ProblemCode::NotConfigured,
+                    format!("provider `{provider_name}` has no model"),
+                )
+            })?,
     };
     let permissions = request.permissions.unwrap_or_default();
-    Ok(Choice { descriptor, provider_name, model, permissions })
+    Ok(Choice {
+        descriptor,
+        provider_name,
+        model,
+        permissions,
+    })
 }
 
 fn provider(app: &App, request: &CreateSession) -> ApiResult<(String, Provider)> {
     if let Some(name) = &request.provider {
         return Ok((name.clone(), providers::usable(app, name)?));
     }
-    let wanted = request.harness.as_deref().map(harnesses::descriptor).transpose()?;
+    let wanted = request
+        .harness
+        .as_deref()
+        .map(harnesses::descriptor)
+        .transpose()?;
     let fits = |provider: &Provider| match wanted {
-        Some(descriptor) => {
-            descriptor.provider_protocols.iter().any(|p| provider.endpoints.contains_key(p))
-        }
+        Some(descriptor) => descriptor
+            .provider_protocols
+            .iter()
+            .any(|p| provider.endpoints.contains_key(p)),
         None => true,
     };
-    let mut fitting: Vec<(String, Provider)> =
-        providers::readable(app)?.into_iter().filter(|(_, p)| fits(p)).collect();
+    let mut fitting: Vec<(String, Provider)> = providers::readable(app)?
+        .into_iter()
+        .filter(|(_, p)| fits(p))
+        .collect();
     match fitting.len() {
         1 => Ok(fitting.remove(0)),
         0 => Err(ApiError::new(
@@ -59,7 +78,10 @@ fn provider(app: &App, request: &CreateSession) -> ApiResult<(String, Provider)>
             let names: Vec<_> = fitting.iter().map(|(name, _)| name.as_str()).collect();
             Err(ApiError::new(
                 ProblemCode::Invalid,
-                format!("several providers fit; choose one with --provider: {}", names.join(", ")),
+                format!(
+                    "several providers fit; choose one with --provider: {}",
+                    names.join(", ")
+                ),
             ))
         }
     }
@@ -81,7 +103,8 @@ fn harness(
         .filter(|descriptor| harnesses::installed(app, descriptor).is_ok())
         .collect();
     match ready.as_slice() {
-        [one] => Ok(one),
+        // Several: the first of the catalogue, which is the order of `handler harness list`.
+        [first, ..] => Ok(first),
         [] if usable.is_empty() => Err(ApiError::new(
             ProblemCode::Invalid,
             format!("no agent program speaks a protocol of provider `{provider_name}`"),
@@ -94,12 +117,5 @@ fn harness(
                 usable.join(", ")
             ),
         )),
-        several => {
-            let names: Vec<_> = several.iter().map(|d| d.name.as_str()).collect();
-            Err(ApiError::new(
-                ProblemCode::Invalid,
-                format!("several agent programs fit; choose one with --harness: {}", names.join(", ")),
-            ))
-        }
     }
 }

@@ -51,7 +51,10 @@ impl SessionDoc {
             model: choice.model.clone(),
             permissions: choice.permissions,
             network: request.network.clone().unwrap_or_default(),
-            turn_timeout_secs: request.turn_timeout_secs.unwrap_or(3600).clamp(1, 7 * 24 * 3600),
+            turn_timeout_secs: request
+                .turn_timeout_secs
+                .unwrap_or(3600)
+                .clamp(1, 7 * 24 * 3600),
             idle_timeout_secs: request.idle_timeout_secs,
             sandbox: None,
             first_prompt: request.prompt.clone().filter(|p| !p.trim().is_empty()),
@@ -68,7 +71,10 @@ impl SessionDoc {
 
     pub(super) fn read(row: &SessionRow) -> ApiResult<Self> {
         serde_json::from_value(row.document.clone()).map_err(|e| {
-            ApiError::new(ProblemCode::Internal, format!("session {} cannot be read: {e}", row.id))
+            ApiError::new(
+                ProblemCode::Internal,
+                format!("session {} cannot be read: {e}", row.id),
+            )
         })
     }
 
@@ -89,7 +95,11 @@ impl SessionDoc {
         self.had_turn |= facts.had_turn;
         self.last_stop_reason.clone_from(&facts.last_stop_reason);
         self.last_seq = self.last_seq.max(facts.last_seq);
-        self.error = facts.failure.as_ref().map(|f| f.message.clone()).or(facts.error.clone());
+        self.error = facts
+            .failure
+            .as_ref()
+            .map(|f| f.message.clone())
+            .or(facts.error.clone());
         before != self.to_json()
     }
 }
@@ -113,7 +123,9 @@ pub(super) fn view(row: &SessionRow, facts: Option<&SessionFacts>) -> ApiResult<
         network: doc.network,
         sandbox_id: doc.sandbox.filter(|_| is_live),
         acp_session_id: doc.acp_session_id,
-        title: doc.title.or_else(|| doc.first_prompt.as_deref().map(title_of)),
+        title: doc
+            .title
+            .or_else(|| doc.first_prompt.as_deref().map(title_of)),
         state,
         busy: facts.is_some_and(|f| f.busy),
         pending_permissions: facts.map_or(0, |f| f.pending_permissions),
@@ -130,5 +142,11 @@ pub(super) fn view(row: &SessionRow, facts: Option<&SessionFacts>) -> ApiResult<
 
 /// The first line of a prompt, shortened.
 fn title_of(prompt: &str) -> String {
-    prompt.lines().next().unwrap_or_default().chars().take(80).collect()
+    prompt
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(80)
+        .collect()
 }

@@ -54,7 +54,12 @@ impl Sessions {
 
     /// The lock under which a session is started and ended.
     async fn turn(&self, id: &SessionId) -> Arc<Mutex<()>> {
-        self.turns.lock().await.entry(id.clone()).or_default().clone()
+        self.turns
+            .lock()
+            .await
+            .entry(id.clone())
+            .or_default()
+            .clone()
     }
 }
 
@@ -86,8 +91,15 @@ async fn view(app: &App, row: &SessionRow) -> ApiResult<SessionView> {
 /// A folder that is not allowed, an unknown harness, a missing provider, a mode the harness cannot honour.
 pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<SessionView> {
     let scope = work_folder(app, &request.scope)?;
-    if request.prompt.as_ref().is_some_and(|p| p.chars().count() > MAX_PROMPT) {
-        return Err(ApiError::new(ProblemCode::TooLarge, "prompt: at most 200 000 characters"));
+    if request
+        .prompt
+        .as_ref()
+        .is_some_and(|p| p.chars().count() > MAX_PROMPT)
+    {
+        return Err(ApiError::new(
+            ProblemCode::TooLarge,
+            "prompt: at most 200 000 characters",
+        ));
     }
     let choice = choose::choose(app, &request).await?;
     let now = handler_base::clock::now_ms();
@@ -104,9 +116,15 @@ pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<Session
     };
     // Tried before anything is kept: a key without a value, a full disk.
     start::check(app, &row, &document).await?;
-    app.store.sessions().insert(row.clone()).await.map_err(store_error)?;
+    app.store
+        .sessions()
+        .insert(row.clone())
+        .await
+        .map_err(store_error)?;
     let view = view(app, &row).await?;
-    app.events.publish(ServerEvent::Session { session: view.clone() });
+    app.events.publish(ServerEvent::Session {
+        session: view.clone(),
+    });
     start::in_background(app.clone(), row.id);
     Ok(view)
 }
@@ -116,7 +134,10 @@ async fn find_row(app: &App, text: &str) -> ApiResult<SessionRow> {
         Lookup::Found(row) => Ok(row),
         Lookup::None => {
             let shown: String = text.chars().take(80).collect();
-            Err(ApiError::new(ProblemCode::NotFound, format!("there is no session `{shown}`")))
+            Err(ApiError::new(
+                ProblemCode::NotFound,
+                format!("there is no session `{shown}`"),
+            ))
         }
         Lookup::Ambiguous(ids) => Err(ApiError::new(
             ProblemCode::Ambiguous,
@@ -141,21 +162,34 @@ pub async fn list(app: &App, query: SessionQuery) -> ApiResult<Page<SessionView>
     let scope = (!query.scope.is_empty()).then(|| {
         // A folder is listed under its canonical name, however it was typed.
         let path = std::path::Path::new(&query.scope);
-        path.canonicalize().map_or(query.scope.clone(), |p| p.to_string_lossy().into_owned())
+        path.canonicalize()
+            .map_or(query.scope.clone(), |p| p.to_string_lossy().into_owned())
     });
-    let filter = SessionFilter { scope, state: query.state };
+    let filter = SessionFilter {
+        scope,
+        state: query.state,
+    };
     let cursor = (!query.cursor.is_empty()).then_some(query.cursor);
     let page = app
         .store
         .sessions()
-        .list(filter, PageRequest { cursor, limit: query.limit })
+        .list(
+            filter,
+            PageRequest {
+                cursor,
+                limit: query.limit,
+            },
+        )
         .await
         .map_err(store_error)?;
     let mut items = Vec::with_capacity(page.items.len());
     for row in &page.items {
         items.push(view(app, row).await?);
     }
-    Ok(Page { items, next_cursor: page.next_cursor })
+    Ok(Page {
+        items,
+        next_cursor: page.next_cursor,
+    })
 }
 
 /// Stops a session; its history stays.
@@ -178,11 +212,23 @@ pub(crate) async fn end(app: &Arc<App>, id: &SessionId, how: StopHow, why: &str)
         watch::record(app, id, &last).await;
     }
     remove_sandboxes(app, id).await?;
-    let Some(row) = app.store.sessions().get(id).await.map_err(store_error)? else { return Ok(()) };
+    let Some(row) = app.store.sessions().get(id).await.map_err(store_error)? else {
+        return Ok(());
+    };
     if matches!(row.state, SessionState::Starting | SessionState::Running) {
-        let patch = SessionPatch { state: Some(SessionState::Stopped), ..Default::default() };
-        let row = app.store.sessions().update(id, patch).await.map_err(store_error)?;
-        app.events.publish(ServerEvent::Session { session: view(app, &row).await? });
+        let patch = SessionPatch {
+            state: Some(SessionState::Stopped),
+            ..Default::default()
+        };
+        let row = app
+            .store
+            .sessions()
+            .update(id, patch)
+            .await
+            .map_err(store_error)?;
+        app.events.publish(ServerEvent::Session {
+            session: view(app, &row).await?,
+        });
     }
     Ok(())
 }
@@ -202,9 +248,15 @@ async fn remove_sandboxes(app: &App, id: &SessionId) -> ApiResult<()> {
 pub async fn cancel(app: &App, text: &str) -> ApiResult<SessionView> {
     let row = find_row(app, text).await?;
     let handle = app.sessions.get(&row.id).await.ok_or_else(|| {
-        ApiError::new(ProblemCode::Conflict, "the session does not run: there is nothing to cancel")
+        ApiError::new(
+            ProblemCode::Conflict,
+            "the session does not run: there is nothing to cancel",
+        )
     })?;
-    handle.cancel().await.map_err(|e| ApiError::new(ProblemCode::Conflict, e.to_string()))?;
+    handle
+        .cancel()
+        .await
+        .map_err(|e| ApiError::new(ProblemCode::Conflict, e.to_string()))?;
     view(app, &row).await
 }
 
@@ -226,10 +278,21 @@ pub async fn delete(app: &Arc<App>, text: &str) -> ApiResult<()> {
                 format!("the session's folder cannot be removed: {error}"),
             ));
         }
-        Err(_) => return Err(ApiError::new(ProblemCode::Internal, "the removal ended early")),
+        Err(_) => {
+            return Err(ApiError::new(
+                ProblemCode::Internal,
+                "the removal ended early",
+            ));
+        }
     }
-    app.store.sessions().delete(&row.id).await.map_err(store_error)?;
-    app.events.publish(ServerEvent::SessionRemoved { id: row.id.to_string() });
+    app.store
+        .sessions()
+        .delete(&row.id)
+        .await
+        .map_err(store_error)?;
+    app.events.publish(ServerEvent::SessionRemoved {
+        id: row.id.to_string(),
+    });
     Ok(())
 }
 
@@ -249,11 +312,24 @@ pub async fn set_network(
     document.network = network;
     for sandbox in start::sandboxes_of(app, &row.id) {
         let policy = start::network_of(app, &row, &document)?;
-        app.engine.set_network(&sandbox, policy).await.map_err(engine_error)?;
+        app.engine
+            .set_network(&sandbox, policy)
+            .await
+            .map_err(engine_error)?;
     }
-    let patch = SessionPatch { document: Some(document.to_json()), ..Default::default() };
-    let row = app.store.sessions().update(&row.id, patch).await.map_err(store_error)?;
+    let patch = SessionPatch {
+        document: Some(document.to_json()),
+        ..Default::default()
+    };
+    let row = app
+        .store
+        .sessions()
+        .update(&row.id, patch)
+        .await
+        .map_err(store_error)?;
     let view = view(app, &row).await?;
-    app.events.publish(ServerEvent::Session { session: view.clone() });
+    app.events.publish(ServerEvent::Session {
+        session: view.clone(),
+    });
     Ok(view)
 }

@@ -25,9 +25,16 @@ pub(super) const SESSION_LABEL: &str = "handler.session";
 /// Sandboxes of a session.
 pub(super) fn sandboxes_of(app: &App, id: &SessionId) -> Vec<SandboxId> {
     let is_its = |labels: &BTreeMap<String, String>| {
-        labels.get(SESSION_LABEL).is_some_and(|label| label == id.as_str())
+        labels
+            .get(SESSION_LABEL)
+            .is_some_and(|label| label == id.as_str())
     };
-    app.engine.list().into_iter().filter(|v| is_its(&v.labels)).map(|v| v.id).collect()
+    app.engine
+        .list()
+        .into_iter()
+        .filter(|v| is_its(&v.labels))
+        .map(|v| v.id)
+        .collect()
 }
 
 async fn prepared(app: &App, row: &SessionRow, doc: &SessionDoc) -> ApiResult<PreparedAgent> {
@@ -82,7 +89,10 @@ pub(super) fn network_of(
     let descriptor = harnesses::descriptor(&row.harness)?;
     let mut policy = doc.network.clone();
     if let NetworkPolicy::Filtered { allow, .. } = &mut policy {
-        let endpoint = descriptor.provider_protocols.iter().find_map(|p| provider.endpoints.get(p));
+        let endpoint = descriptor
+            .provider_protocols
+            .iter()
+            .find_map(|p| provider.endpoints.get(p));
         let endpoint = endpoint.and_then(|url| handler_harness::Endpoint::parse(url).ok());
         if let Some(endpoint) = endpoint.filter(|e| !allow.contains(&e.allow)) {
             allow.push(endpoint.allow);
@@ -110,13 +120,24 @@ pub async fn ensure_running(app: &Arc<App>, id: &SessionId) -> ApiResult<Session
     if let Some(handle) = app.sessions.get(id).await {
         return Ok(handle);
     }
-    let row = app.store.sessions().get(id).await.map_err(store_error)?.ok_or_else(|| {
-        ApiError::new(ProblemCode::NotFound, format!("there is no session `{id}`"))
-    })?;
+    let row = app
+        .store
+        .sessions()
+        .get(id)
+        .await
+        .map_err(store_error)?
+        .ok_or_else(|| {
+            ApiError::new(ProblemCode::NotFound, format!("there is no session `{id}`"))
+        })?;
     let mut doc = SessionDoc::read(&row)?;
     if row.state == SessionState::Failed {
-        let why = doc.error.unwrap_or_else(|| "it never became usable".to_owned());
-        return Err(ApiError::new(ProblemCode::Conflict, format!("session {id} failed: {why}")));
+        let why = doc
+            .error
+            .unwrap_or_else(|| "it never became usable".to_owned());
+        return Err(ApiError::new(
+            ProblemCode::Conflict,
+            format!("session {id} failed: {why}"),
+        ));
     }
     remove_sandboxes(app, id).await?;
     let outcome = begin(app, &row, &mut doc).await;
@@ -144,26 +165,53 @@ async fn write_failure(
     doc.sandbox = None;
     // One that was usable before stays usable: its history is whole.
     let is_usable = doc.acp_session_id.is_some();
-    let state = if is_usable { SessionState::Stopped } else { SessionState::Failed };
-    let patch =
-        SessionPatch { state: Some(state), document: Some(doc.to_json()), ..Default::default() };
-    let row = app.store.sessions().update(&row.id, patch).await.map_err(store_error)?;
-    app.events.publish(ServerEvent::Session { session: view(app, &row).await? });
+    let state = if is_usable {
+        SessionState::Stopped
+    } else {
+        SessionState::Failed
+    };
+    let patch = SessionPatch {
+        state: Some(state),
+        document: Some(doc.to_json()),
+        ..Default::default()
+    };
+    let row = app
+        .store
+        .sessions()
+        .update(&row.id, patch)
+        .await
+        .map_err(store_error)?;
+    app.events.publish(ServerEvent::Session {
+        session: view(app, &row).await?,
+    });
     Ok(())
 }
 
 async fn save(app: &App, id: &SessionId, state: SessionState, doc: &SessionDoc) -> ApiResult<()> {
-    let patch =
-        SessionPatch { state: Some(state), document: Some(doc.to_json()), ..Default::default() };
-    let row = app.store.sessions().update(id, patch).await.map_err(store_error)?;
-    app.events.publish(ServerEvent::Session { session: view(app, &row).await? });
+    let patch = SessionPatch {
+        state: Some(state),
+        document: Some(doc.to_json()),
+        ..Default::default()
+    };
+    let row = app
+        .store
+        .sessions()
+        .update(id, patch)
+        .await
+        .map_err(store_error)?;
+    app.events.publish(ServerEvent::Session {
+        session: view(app, &row).await?,
+    });
     Ok(())
 }
 
 async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiResult<SessionHandle> {
     let agent = prepared(app, row, doc).await?;
     save(app, &row.id, SessionState::Starting, doc).await?;
-    let args = CreateArgs { spec: agent.spec, label: row.id.to_string() };
+    let args = CreateArgs {
+        spec: agent.spec,
+        label: row.id.to_string(),
+    };
     let sandbox = app.engine.create(args).await.map_err(engine_error)?;
     doc.sandbox = Some(sandbox.id.clone());
     doc.error = None;
@@ -171,9 +219,10 @@ async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiRes
     let guest = app.engine.guest(&sandbox.id).map_err(engine_error)?;
     let io = GuestAgent::start(guest, agent.process).await?;
     let kind = match (&doc.acp_session_id, doc.had_turn) {
-        (Some(acp_session_id), had_turn) => {
-            StartKind::Load { acp_session_id: acp_session_id.clone(), had_turn }
-        }
+        (Some(acp_session_id), had_turn) => StartKind::Load {
+            acp_session_id: acp_session_id.clone(),
+            had_turn,
+        },
         (None, _) => StartKind::New,
     };
     let config = config(app, row, doc, agent.defaults, agent.redact);
@@ -181,8 +230,14 @@ async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiRes
         .await
         .map_err(|e| ApiError::new(ProblemCode::BackendFailed, crate::http::problem::chain(&e)))?;
     if let Err(error) = handle.ready().await {
-        handle.stop(StopHow::Error, "it did not become ready").await.ok();
-        return Err(ApiError::new(ProblemCode::BackendFailed, crate::http::problem::chain(&error)));
+        handle
+            .stop(StopHow::Error, "it did not become ready")
+            .await
+            .ok();
+        return Err(ApiError::new(
+            ProblemCode::BackendFailed,
+            crate::http::problem::chain(&error),
+        ));
     }
     doc.take(&handle.state().borrow().clone());
     give_first_prompt(&handle, doc).await;
@@ -192,7 +247,9 @@ async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiRes
 
 /// Gives the prompt the session was made with, once: what was logged before a crash is not given again.
 pub(super) async fn give_first_prompt(handle: &SessionHandle, doc: &mut SessionDoc) {
-    let Some(prompt) = doc.first_prompt.take() else { return };
+    let Some(prompt) = doc.first_prompt.take() else {
+        return;
+    };
     let has_begun = handle.state().borrow().had_turn;
     if has_begun {
         return;

@@ -5,8 +5,8 @@ use super::doc::SessionDoc;
 use super::start::{self, SESSION_LABEL, config, give_first_prompt};
 use super::{folder, store_error, watch};
 use crate::app::agent::GuestAgent;
-use crate::app::secrets;
 use crate::app::providers;
+use crate::app::secrets;
 use crate::http::problem::{ApiError, ApiResult, chain};
 use crate::state::App;
 use handler_session::{SessionCore, SessionHandle, StartKind};
@@ -22,7 +22,14 @@ use std::sync::Arc;
 
 /// Lets go of all sessions without ending them: their agents go on and are found by the next daemon.
 pub async fn leave(app: &App) {
-    let live: Vec<SessionHandle> = app.sessions.live.lock().await.drain().map(|(_, h)| h).collect();
+    let live: Vec<SessionHandle> = app
+        .sessions
+        .live
+        .lock()
+        .await
+        .drain()
+        .map(|(_, h)| h)
+        .collect();
     for handle in live {
         handle.release().await;
     }
@@ -58,22 +65,44 @@ pub async fn take_up(app: &Arc<App>) {
 /// Goes on with a session whose agent runs; false when it does not.
 async fn adopt(app: &Arc<App>, row: &SessionRow) -> ApiResult<bool> {
     let mut doc = SessionDoc::read(row)?;
-    let Some(sandbox) = doc.sandbox.clone() else { return Ok(false) };
-    let Ok(guest) = app.engine.guest(&sandbox) else { return Ok(false) };
-    let Some(io) = GuestAgent::find(guest).await? else { return Ok(false) };
+    let Some(sandbox) = doc.sandbox.clone() else {
+        return Ok(false);
+    };
+    let Ok(guest) = app.engine.guest(&sandbox) else {
+        return Ok(false);
+    };
+    let Some(io) = GuestAgent::find(guest).await? else {
+        return Ok(false);
+    };
     if doc.acp_session_id.is_none() {
         // It was still being started: it is started anew, with its prompt.
         return Ok(false);
     }
     // Modes and options are set already: an adopted agent is only gone on with.
-    let config = config(app, row, &doc, SessionDefaults::default(), redact(app, row).await);
+    let config = config(
+        app,
+        row,
+        &doc,
+        SessionDefaults::default(),
+        redact(app, row).await,
+    );
     let handle = SessionCore::start(config, Box::new(io), StartKind::Adopt)
         .await
         .map_err(|e| ApiError::new(ProblemCode::BackendFailed, chain(&e)))?;
-    handle.ready().await.map_err(|e| ApiError::new(ProblemCode::BackendFailed, chain(&e)))?;
+    handle
+        .ready()
+        .await
+        .map_err(|e| ApiError::new(ProblemCode::BackendFailed, chain(&e)))?;
     give_first_prompt(&handle, &mut doc).await;
-    let patch = SessionPatch { document: Some(doc.to_json()), ..Default::default() };
-    app.store.sessions().update(&row.id, patch).await.map_err(store_error)?;
+    let patch = SessionPatch {
+        document: Some(doc.to_json()),
+        ..Default::default()
+    };
+    app.store
+        .sessions()
+        .update(&row.id, patch)
+        .await
+        .map_err(store_error)?;
     app.sessions.put(row.id.clone(), handle.clone()).await;
     watch::follow(app.clone(), row.id.clone(), handle);
     Ok(true)
@@ -81,7 +110,9 @@ async fn adopt(app: &Arc<App>, row: &SessionRow) -> ApiResult<bool> {
 
 /// Values to keep out of the log. A key that cannot be had any more cannot leak either.
 async fn redact(app: &App, row: &SessionRow) -> Vec<SecretValue> {
-    let Ok(provider) = providers::usable(app, &row.provider) else { return Vec::new() };
+    let Ok(provider) = providers::usable(app, &row.provider) else {
+        return Vec::new();
+    };
     match &provider.api_key {
         Some(reference) => secrets::resolve(app, reference).await.into_iter().collect(),
         None => Vec::new(),
@@ -101,7 +132,10 @@ async fn put_away(app: &Arc<App>, row: &SessionRow) {
     if let Err(error) = SessionCore::bury(&folder, redactor, StopHow::Error, why).await {
         tracing::error!(session = %row.id, error = %chain(&error), "its log could not be closed");
     }
-    let patch = SessionPatch { state: Some(SessionState::Stopped), ..Default::default() };
+    let patch = SessionPatch {
+        state: Some(SessionState::Stopped),
+        ..Default::default()
+    };
     if let Err(error) = app.store.sessions().update(&row.id, patch).await {
         tracing::error!(session = %row.id, %error, "it could not be marked stopped");
     }
@@ -113,7 +147,10 @@ async fn remove_ownerless(app: &App, sessions: &HashSet<String>) {
         if view.lifetime != Lifetime::Session {
             continue;
         }
-        let session = view.labels.get(SESSION_LABEL).filter(|id| sessions.contains(*id));
+        let session = view
+            .labels
+            .get(SESSION_LABEL)
+            .filter(|id| sessions.contains(*id));
         let is_live = match session.and_then(|id| id.parse().ok()) {
             Some(id) => app.sessions.get(&id).await.is_some(),
             None => false,

@@ -54,14 +54,18 @@ async fn stop(app: &Arc<App>, id: &SessionId, how: StopHow, why: &str) {
 }
 
 async fn is_idle_too_long(app: &App, id: &SessionId, facts: &SessionFacts) -> bool {
-    let Some(since) = facts.idle_since_ms else { return false };
+    let Some(since) = facts.idle_since_ms else {
+        return false;
+    };
     let idle = handler_base::clock::now_ms().saturating_sub(since);
     // The row is read only when the shortest sensible limit has passed.
     if idle < 1000 {
         return false;
     }
     let own = match app.store.sessions().get(id).await {
-        Ok(Some(row)) => SessionDoc::read(&row).ok().and_then(|doc| doc.idle_timeout_secs),
+        Ok(Some(row)) => SessionDoc::read(&row)
+            .ok()
+            .and_then(|doc| doc.idle_timeout_secs),
         _ => return false,
     };
     let limit = own.map_or(app.settings.idle_timeout, Duration::from_secs);
@@ -71,8 +75,12 @@ async fn is_idle_too_long(app: &App, id: &SessionId, facts: &SessionFacts) -> bo
 /// Writes down what the owner says.
 pub(super) async fn record(app: &App, id: &SessionId, facts: &SessionFacts) {
     let result = async {
-        let Some(row) = app.store.sessions().get(id).await? else { return Ok(()) };
-        let Ok(mut doc) = SessionDoc::read(&row) else { return Ok(()) };
+        let Some(row) = app.store.sessions().get(id).await? else {
+            return Ok(());
+        };
+        let Ok(mut doc) = SessionDoc::read(&row) else {
+            return Ok(());
+        };
         let is_changed = doc.take(facts) || row.state != facts.state;
         let row = if is_changed {
             let patch = SessionPatch {
