@@ -21,14 +21,28 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("handler-drivers", &["types", "base", "engine"]),
     (
         "handler-server",
-        &["types", "base", "harness", "store", "engine", "drivers", "session", "client"],
+        &[
+            "types", "base", "harness", "store", "engine", "drivers", "session", "client",
+        ],
     ),
     ("handler-cli", &["types", "base", "client"]),
-    ("handler", &["types", "base", "client", "cli", "server", "egress", "scripted"]),
-    ("handler-testkit", &["types", "base", "store", "engine", "session", "client", "scripted"]),
+    (
+        "handler",
+        &[
+            "types", "base", "client", "cli", "server", "egress", "scripted",
+        ],
+    ),
+    (
+        "handler-testkit",
+        &[
+            "types", "base", "store", "engine", "session", "client", "scripted",
+        ],
+    ),
     (
         "handler-bench",
-        &["types", "base", "store", "engine", "drivers", "client", "testkit"],
+        &[
+            "types", "base", "store", "engine", "drivers", "client", "testkit",
+        ],
     ),
     ("handler-world", &[]),
     ("xtask", &[]),
@@ -87,7 +101,10 @@ fn sources() -> anyhow::Result<Vec<PathBuf>> {
         "--exclude-standard",
         "*.rs",
     ]))?;
-    Ok(String::from_utf8(listed)?.lines().map(PathBuf::from).collect())
+    Ok(String::from_utf8(listed)?
+        .lines()
+        .map(PathBuf::from)
+        .collect())
 }
 
 fn check_file(file: &Path) -> anyhow::Result<Vec<String>> {
@@ -99,7 +116,9 @@ fn check_file(file: &Path) -> anyhow::Result<Vec<String>> {
     let name = file.display();
     let mut wrong = Vec::new();
     if !text.starts_with("//!") {
-        wrong.push(format!("{name}: says nothing about itself (start with `//!`)"));
+        wrong.push(format!(
+            "{name}: says nothing about itself (start with `//!`)"
+        ));
     }
     let count = text.lines().count();
     if count > LONG {
@@ -107,7 +126,9 @@ fn check_file(file: &Path) -> anyhow::Result<Vec<String>> {
     }
     let unmarked = ["#[allow(", "#![allow("];
     if !file.starts_with("xtask") && unmarked.iter().any(|attribute| text.contains(attribute)) {
-        wrong.push(format!("{name}: use `expect` with a reason instead of `allow`"));
+        wrong.push(format!(
+            "{name}: use `expect` with a reason instead of `allow`"
+        ));
     }
     Ok(wrong)
 }

@@ -27,7 +27,10 @@ pub(crate) fn run_with(words: &[&str]) -> anyhow::Result<()> {
 /// The guest program that `guest::build` made.
 fn guest() -> anyhow::Result<PathBuf> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let program = root().join("target/guest").join(target).join("guest/handler-guest");
+    let program = root()
+        .join("target/guest")
+        .join(target)
+        .join("guest/handler-guest");
     ensure!(program.is_file(), "{} is not there", program.display());
     Ok(program)
 }
@@ -36,6 +39,8 @@ fn guest() -> anyhow::Result<PathBuf> {
 fn target() -> anyhow::Result<PathBuf> {
     let metadata = output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]))?;
     let metadata: serde_json::Value = serde_json::from_slice(&metadata)?;
-    let target = metadata["target_directory"].as_str().context("no target directory")?;
+    let target = metadata["target_directory"]
+        .as_str()
+        .context("no target directory")?;
     Ok(PathBuf::from(target))
 }

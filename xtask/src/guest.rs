@@ -8,7 +8,16 @@ pub(crate) fn build() -> anyhow::Result<()> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let folder = root().join("target/guest");
     run(cargo()
-        .args(["build", "--quiet", "--profile", "guest", "-p", "handler-guest", "--target", &target])
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            "guest",
+            "-p",
+            "handler-guest",
+            "--target",
+            &target,
+        ])
         .arg("--target-dir")
         .arg(&folder)
         .env("RUSTFLAGS", "-Ctarget-feature=+crt-static")

@@ -4,17 +4,22 @@
 //! |---|---|
 //! | `guest` | builds the static guest program that the main program embeds |
 //! | `arch` | checks the arrows between crates and the house rules on files |
-//! | `openapi [--check]` | writes (or compares) `openapi/handler.json` |
+//! | `made [--check]` | writes (or compares) `openapi/handler.json` and `docs/reference.md` |
 //! | `ci` | everything CI runs, in order |
 //! | `bench` | measures against the named peers and prints ratios |
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to its caller")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a chore talks to its caller"
+)]
 
 mod arch;
 mod bench;
 mod ci;
 mod guest;
-mod openapi;
+mod made;
+
 mod run;
 
 use std::process::ExitCode;
@@ -25,11 +30,13 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["guest"] => guest::build(),
         ["arch"] => arch::check(),
-        ["openapi"] => openapi::write(),
-        ["openapi", "--check"] => openapi::check(),
+        ["made"] => made::write(),
+        ["made", "--check"] => made::check(),
         ["ci"] => ci::run_all(),
         ["bench", rest @ ..] => bench::run_with(rest),
-        _ => Err(anyhow::anyhow!("usage: cargo xtask guest | arch | openapi [--check] | ci | bench")),
+        _ => Err(anyhow::anyhow!(
+            "usage: cargo xtask guest | arch | made [--check] | ci | bench"
+        )),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

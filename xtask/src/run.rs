@@ -6,13 +6,18 @@ use std::process::Command;
 
 /// The workspace's root.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_owned)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(PathBuf::new, Path::to_owned)
 }
 
 /// Runs a command with its output shown; a failure is an error that names it.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let shown = format!("{command:?}");
-    let status = command.current_dir(root()).status().with_context(|| format!("cannot run {shown}"))?;
+    let status = command
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("cannot run {shown}"))?;
     if !status.success() {
         bail!("{shown} failed ({status})");
     }

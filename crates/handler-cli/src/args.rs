@@ -87,6 +87,9 @@ pub enum Command {
     /// Print the API's description
     #[command(hide = true)]
     Openapi,
+    /// Print the reference page
+    #[command(hide = true)]
+    Reference,
 }
 
 /// `handler serve`.
@@ -174,6 +177,8 @@ pub enum Program {
     Demo(DemoArgs),
     /// The API's description.
     Openapi,
+    /// The reference page.
+    Reference,
 }
 
 /// Either.
@@ -195,6 +200,7 @@ impl Command {
             Self::ScriptedModel(args) => return Parsed::Program(Program::ScriptedModel(args)),
             Self::Demo(args) => return Parsed::Program(Program::Demo(args)),
             Self::Openapi => return Parsed::Program(Program::Openapi),
+            Self::Reference => return Parsed::Program(Program::Reference),
             Self::Run(args) => Action::Run(args),
             Self::Attach(args) => Action::Attach(args),
             Self::Session(action) => Action::Session(action),

@@ -4,6 +4,7 @@
 
 mod demo;
 mod programs;
+mod reference;
 
 use clap::Parser as _;
 use handler_base::http::Endpoint;

@@ -1,6 +1,6 @@
 //! What the program becomes: daemon, filter, scripted model, demo.
 
-use crate::{context, demo, fail};
+use crate::{context, demo, fail, reference};
 use handler_cli::args::{EgressArgs, Program, ScriptedArgs, ServeArgs};
 use handler_cli::out::Out;
 use handler_server::daemon::Programs;
@@ -23,6 +23,10 @@ pub(crate) fn run(program: Program, out: &Out) -> ExitCode {
             Ok((context, runtime)) => return runtime.block_on(demo::run(args, &context)),
             Err(error) => Err(error),
         },
+        Program::Reference => {
+            out.text(reference::page());
+            Ok(())
+        }
         Program::Openapi => {
             out.document(&handler_server::http::openapi());
             Ok(())
