@@ -48,6 +48,7 @@ pub trait AgentIo: Send + Sync {
     /// Lets the other side forget output below `end`. Only after what it said is in the event log.
     fn ack(&mut self, end: u64);
     /// Writes input that starts at `offset`; waits while the agent does not read (bounded). Bytes the other side already has are ignored.
+    /// A write that takes long is dropped and made again from the same offset, so dropping it must leave the link usable.
     async fn write(&mut self, offset: u64, bytes: Bytes) -> Result<(), AgentGone>;
     /// Input bytes the other side had when this link was made.
     fn received(&self) -> u64;

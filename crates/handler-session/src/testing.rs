@@ -53,6 +53,13 @@ impl AgentOut {
         self.pieces.push((true, text.as_bytes().to_vec()));
     }
 
+    /// The messages written so far.
+    pub fn sent(&self) -> impl Iterator<Item = Value> {
+        self.pieces
+            .iter()
+            .filter_map(|(_, bytes)| serde_json::from_slice(bytes).ok())
+    }
+
     /// The agent ends.
     pub fn exit(&mut self, code: i32) {
         self.exit = Some(code);

@@ -11,6 +11,9 @@ use std::fmt;
 
 /// Members a peeked object may have.
 pub const MAX_MEMBERS: usize = 1024;
+/// Deepest nesting of a member that is read. What is read is stored inside other JSON, and readers of JSON
+/// stop at a depth of about 128.
+pub const MAX_DEPTH: usize = 96;
 
 /// A JSON object, its values unparsed.
 #[derive(Debug, Clone, Default)]
@@ -44,10 +47,14 @@ impl RawObject {
             .map(|(_, value)| &**value)
     }
 
-    /// The member `key` read as `T`; `None` when it is absent or something else.
+    /// The member `key` read as `T`; `None` when it is absent, something else, or nested too deeply.
     #[must_use]
     pub fn read<'a, T: Deserialize<'a>>(&'a self, key: &str) -> Option<T> {
-        serde_json::from_str(self.get(key)?.get()).ok()
+        let text = self.get(key)?.get();
+        if depth(text) > MAX_DEPTH {
+            return None;
+        }
+        serde_json::from_str(text).ok()
     }
 
     /// The member `key` as an object; `None` when it is absent or something else.
@@ -90,6 +97,37 @@ impl RawObject {
     #[must_use]
     pub fn to_raw(&self) -> Box<RawValue> {
         to_raw(self)
+    }
+}
+
+/// Nesting depth of valid JSON text.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => skip_string(&mut bytes),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Takes a string's bytes up to its end.
+fn skip_string(bytes: &mut std::str::Bytes<'_>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => {
+                bytes.next();
+            }
+            b'"' => return,
+            _ => {}
+        }
     }
 }
 
@@ -164,6 +202,21 @@ mod tests {
         assert!(RawObject::parse(br#"{"method":"a","m\u0065thod":"b"}"#).is_err());
         let many: Vec<String> = (0..=MAX_MEMBERS).map(|i| format!("\"{i}\":0")).collect();
         assert!(RawObject::parse(format!("{{{}}}", many.join(",")).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn depth_counts_brackets_outside_of_strings() {
+        for (text, expected) in [
+            ("1", 0),
+            ("[]", 1),
+            (r#"{"a":[{}],"b":[]}"#, 3),
+            (r#"["[[[","\"[[",{"]":1}]"#, 2),
+        ] {
+            assert_eq!(depth(text), expected, "{text}");
+        }
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(97), "]".repeat(97));
+        let object = RawObject::parse(deep.as_bytes()).expect("object");
+        assert!(object.get("a").is_some() && object.read::<serde_json::Value>("a").is_none());
     }
 
     #[test]

@@ -11,6 +11,12 @@ use serde_json::{Value, json};
 const MAX_EARLY: usize = 256;
 /// Their size together, bytes.
 const MAX_EARLY_BYTES: usize = 1024 * 1024;
+/// Longest cost report kept, bytes.
+const MAX_COST: usize = 1000;
+/// Longest id of a mode, model or tool call that is kept, bytes.
+const MAX_ID: usize = 512;
+/// Largest list of config options kept, bytes.
+const MAX_OPTIONS: usize = 1024 * 1024;
 /// Tool calls whose title is kept.
 const MAX_TITLES: usize = 256;
 
@@ -75,12 +81,9 @@ impl LiveState {
         let params = message.params();
         let session: Option<String> = params.read("sessionId");
         if self.agent_session.is_none() && self.phase == Phase::Starting {
-            let kept: usize = self
-                .early
-                .iter()
-                .map(|early| early.params.get("update").map_or(0, |u| u.get().len()))
-                .sum();
-            if self.early.len() >= MAX_EARLY || kept > MAX_EARLY_BYTES {
+            let size = |params: &RawObject| params.to_bytes().len();
+            let kept: usize = self.early.iter().map(|early| size(&early.params)).sum();
+            if self.early.len() >= MAX_EARLY || kept + size(&params) > MAX_EARLY_BYTES {
                 return self.drop_message("too many updates before the session's id", out);
             }
             self.early.push(EarlyUpdate { params, offset });
@@ -135,9 +138,13 @@ impl LiveState {
                 }
             }
             "usage_update" => {
-                self.usage = Some(json!({
-                    "used": update["used"], "size": update["size"], "cost": update["cost"],
-                }));
+                let cost = &update["cost"];
+                let mut usage =
+                    json!({"used": update["used"].as_u64(), "size": update["size"].as_u64()});
+                if !cost.is_null() && cost.to_string().len() <= MAX_COST {
+                    usage["cost"] = cost.clone();
+                }
+                self.usage = Some(usage);
             }
             "current_mode_update" => {
                 if let Some(mode) = update["currentModeId"].as_str() {
@@ -150,6 +157,7 @@ impl LiveState {
             "tool_call" | "tool_call_update" => {
                 if let (Some(id), Some(title)) =
                     (update["toolCallId"].as_str(), update["title"].as_str())
+                    && id.len() <= MAX_ID
                     && (self.tool_titles.len() < MAX_TITLES || self.tool_titles.contains_key(id))
                 {
                     let title = title.chars().take(1000).collect();
@@ -164,6 +172,9 @@ impl LiveState {
     pub(super) fn keep_options(&mut self, options: &Value) {
         if !self.opened.is_object() {
             self.opened = json!({});
+        }
+        if options.to_string().len() > MAX_OPTIONS {
+            return;
         }
         self.opened["configOptions"] = options.clone();
     }
@@ -249,7 +260,10 @@ impl LiveState {
         if self.phase != Phase::Ready {
             return self.drop_message("a request that came at the wrong time", out);
         }
-        let read = |key: &str| params.as_ref().and_then(|p| p.read::<String>(key));
+        let read = |key: &str| {
+            let value = params.as_ref().and_then(|p| p.read::<String>(key));
+            value.filter(|value| value.len() <= MAX_ID)
+        };
         let expect = match method {
             "session/set_mode" => read("modeId").map(Expect::Mode),
             "session/set_config_option" => Some(Expect::Option),

@@ -9,6 +9,8 @@ use handler_types::session::StopHow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// Largest `initialize` or `session/new` result accepted, bytes: it is part of every snapshot.
+const MAX_RESULT: usize = 4 * 1024 * 1024;
 /// Longest session id accepted from an agent, bytes.
 const MAX_SESSION_ID: usize = 512;
 
@@ -111,6 +113,10 @@ impl LiveState {
             );
             return self.fail(StartFailureKind::Agent, message, out);
         }
+        if result.to_string().len() > MAX_RESULT {
+            let message = "the agent's answer to initialize is too big".to_owned();
+            return self.fail(StartFailureKind::Agent, message, out);
+        }
         self.init = result;
         let scope = self.opening.scope.clone();
         let mut params = json!({"cwd": scope, "mcpServers": []});
@@ -166,6 +172,10 @@ impl LiveState {
         }
         if let Some(map) = result.as_object_mut() {
             map.shift_remove("sessionId");
+        }
+        if result.to_string().len() > MAX_RESULT {
+            let message = format!("the agent's answer to {method} is too big");
+            return self.fail(StartFailureKind::Agent, message, out);
         }
         self.opened = result;
         for early in std::mem::take(&mut self.early) {

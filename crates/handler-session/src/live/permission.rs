@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 /// Questions that may wait at once.
 pub(crate) const MAX_PENDING: usize = 64;
+/// Their size together, bytes.
+pub(crate) const MAX_PENDING_BYTES: usize = 16 * 1024 * 1024;
 
 /// What kind of question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +69,10 @@ impl Pending {
             title: self.title.clone(),
             options: self.options.clone(),
         }
+    }
+
+    fn size(&self) -> usize {
+        self.request.to_bytes().len()
     }
 
     fn is_question(&self) -> bool {
@@ -152,7 +158,9 @@ impl LiveState {
         if self.pending.iter().any(|pending| pending.id == *id) {
             return self.drop_message("a request whose id is already in use", out);
         }
-        if self.pending.len() >= MAX_PENDING {
+        let kept: usize = self.pending.iter().map(Pending::size).sum();
+        let is_too_much = kept + message.object.to_bytes().len() > MAX_PENDING_BYTES;
+        if is_too_much || self.pending.len() >= MAX_PENDING {
             let error = build::error(Some(id), codes::INTERNAL, "too many open requests", None);
             out.push(send(error));
             return self.drop_message("one open request too many", out);

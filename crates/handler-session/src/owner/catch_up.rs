@@ -62,7 +62,7 @@ pub(crate) fn fold_log(state: &mut LiveState, log: &EventLog, after: u64) -> Res
             (Some("turn"), Some("start")) => state.note_turn_open(),
             (Some("turn"), Some("end")) => state.note_turn_over(event["stopReason"].as_str()),
             (Some("permission"), Some("resolved")) => {
-                state.note_settled_question(&event["requestId"])
+                state.note_settled_question(&event["requestId"]);
             }
             (Some("lifecycle"), _) if event["event"] == "started" => state.phase = Phase::Ready,
             (Some("lifecycle"), _) if event["event"] == "stopped" => state.note_ended(),

@@ -9,6 +9,7 @@ mod facts;
 pub(crate) mod link;
 mod run;
 mod stderr;
+mod time;
 
 pub(crate) use catch_up::fold_log;
 pub use commands::Choice;

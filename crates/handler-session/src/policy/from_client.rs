@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn each_method_has_its_verdict() {
+    fn each_method_of_a_session_has_its_verdict() {
         for (text, expected) in [
             (
                 r#"{"id":1,"method":"initialize","params":{"protocolVersion":1}}"#,
@@ -307,6 +307,14 @@ mod tests {
                 r#"{"id":1,"method":"session/set_model","params":{"sessionId":"S"}}"#,
                 "forward",
             ),
+        ] {
+            assert_eq!(name(&verdict(text, false)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_methods_pass_only_as_extensions() {
+        for (text, expected) in [
             (r#"{"id":1,"method":"authenticate","params":{}}"#, "-32601"),
             (r#"{"id":1,"method":"logout"}"#, "-32601"),
             (r#"{"id":1,"method":"providers/set"}"#, "-32601"),

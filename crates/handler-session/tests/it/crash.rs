@@ -22,29 +22,50 @@ struct Run<'a> {
     session: SessionHandle,
     crash: CrashPoint,
     crashes: usize,
+    /// The next daemon dies too, after so many steps.
+    second: Option<i64>,
 }
 
 impl Run<'_> {
     /// Takes the session over when its daemon died.
     async fn recover(&mut self) {
-        if !self.crash.is_dead() {
-            return;
-        }
+        while self.crash.is_dead() && !self.take_over().await {}
+    }
+
+    /// False when the next daemon died as well.
+    async fn take_over(&mut self) -> bool {
         self.session.closed().await;
-        self.crash = CrashPoint::default();
+        self.crash = match self.second.take() {
+            Some(steps) => CrashPoint::after(steps, true),
+            None => CrashPoint::default(),
+        };
         self.crashes += 1;
         self.session = match start(self.dir, &self.guest, &self.crash, StartKind::Adopt).await {
             Ok(session) => session,
+            // It died after the last snapshot of a stop.
+            Err(handler_session::StartError::NothingToAdopt) if is_stopped(self.dir) => {
+                self.crash = CrashPoint::default();
+                return true;
+            }
             // The daemon died before the first snapshot: nothing was sent yet, the start is repeated.
             Err(handler_session::StartError::NothingToAdopt) => {
                 assert!(self.guest.lines().is_empty());
-                start(self.dir, &self.guest, &self.crash, StartKind::New)
-                    .await
-                    .expect("a second start")
+                match start(self.dir, &self.guest, &self.crash, StartKind::New).await {
+                    Ok(session) => session,
+                    Err(_) if self.crash.is_dead() => return false,
+                    Err(error) => panic!("a second start: {error}"),
+                }
             }
+            Err(_) if self.crash.is_dead() => return false,
             Err(error) => panic!("adopt: {error}"),
         };
-        self.session.ready().await.expect("ready after the crash");
+        match self.session.ready().await {
+            // It died while it stopped: the stop is all that was left to do.
+            Ok(()) | Err(handler_session::StartError::Ended) => {}
+            Err(_) if self.crash.is_dead() => return false,
+            Err(error) => panic!("ready after the crash: {error}"),
+        }
+        true
     }
 
     /// Does something until its effect is there, over any crash in between.
@@ -54,7 +75,7 @@ impl Run<'_> {
         is_done: impl Fn(&[String]) -> bool,
         act: impl AsyncFn(&SessionHandle),
     ) {
-        for _ in 0..3 {
+        for _ in 0..5 {
             self.recover().await;
             // After a crash it depends on the point whether it was taken.
             if !is_done(&briefs(&log(self.dir))) {
@@ -65,6 +86,72 @@ impl Run<'_> {
             }
         }
         panic!("{what} did not come; log {:#?}", briefs(&log(self.dir)));
+    }
+
+    /// Turns of all kinds.
+    async fn talk(&mut self) {
+        self.step("start", |e| count(e, "started") == 1, async |_| {})
+            .await;
+        self.step(
+            "a turn",
+            |e| count(e, "turn end") == 1,
+            async |s| {
+                if !s.state().borrow().busy {
+                    s.prompt("hello").await.ok();
+                }
+            },
+        )
+        .await;
+        self.step(
+            "a question",
+            |e| count(e, "permission request") == 1,
+            async |s| {
+                if !s.state().borrow().busy {
+                    s.prompt("ask").await.ok();
+                }
+            },
+        )
+        .await;
+        self.step(
+            "its turn's end",
+            |e| count(e, "turn end") == 2,
+            async |s| {
+                s.answer_permission("0", Choice::Option("once".into()))
+                    .await
+                    .ok();
+            },
+        )
+        .await;
+        self.step(
+            "file access",
+            |e| count(e, "turn end") == 3,
+            async |s| {
+                if !s.state().borrow().busy {
+                    s.prompt("fs").await.ok();
+                }
+            },
+        )
+        .await;
+        self.step(
+            "a question to cancel",
+            |e| count(e, "permission request") == 2,
+            async |s| {
+                if !s.state().borrow().busy {
+                    s.prompt("ask-hang").await.ok();
+                }
+            },
+        )
+        .await;
+        self.step(
+            "the cancel",
+            |e| count(e, "turn end cancelled") == 1,
+            async |s| {
+                if s.state().borrow().pending_permissions > 0 {
+                    s.cancel().await.ok();
+                }
+            },
+        )
+        .await;
     }
 
     /// True when it is done, false when the daemon died first.
@@ -99,6 +186,12 @@ async fn start(
     SessionCore::start(config, guest.attach(), kind).await
 }
 
+fn is_stopped(dir: &Path) -> bool {
+    briefs(&log(dir))
+        .last()
+        .is_some_and(|event| event == "stopped")
+}
+
 fn count(events: &[String], what: &str) -> usize {
     events
         .iter()
@@ -107,7 +200,7 @@ fn count(events: &[String], what: &str) -> usize {
 }
 
 /// A conversation: start, a turn, a turn with a question, file access and a cancel, a stop.
-async fn converse(crash: CrashPoint, chunk: usize) -> (Outcome, usize) {
+async fn converse(crash: CrashPoint, chunk: usize, second: Option<i64>) -> (Outcome, usize) {
     let dir = tempfile::tempdir().expect("temp folder");
     let guest = FakeGuest::new(BasicAgent::default()).with_chunks(chunk);
     let (session, crash, crashes) = match start(dir.path(), &guest, &crash, StartKind::New).await {
@@ -130,69 +223,9 @@ async fn converse(crash: CrashPoint, chunk: usize) -> (Outcome, usize) {
         session,
         crash,
         crashes,
+        second,
     };
-    run.step("start", |e| count(e, "started") == 1, async |_| {})
-        .await;
-    run.step(
-        "a turn",
-        |e| count(e, "turn end") == 1,
-        async |s| {
-            if !s.state().borrow().busy {
-                s.prompt("hello").await.ok();
-            }
-        },
-    )
-    .await;
-    run.step(
-        "a question",
-        |e| count(e, "permission request") == 1,
-        async |s| {
-            if !s.state().borrow().busy {
-                s.prompt("ask").await.ok();
-            }
-        },
-    )
-    .await;
-    run.step(
-        "its turn's end",
-        |e| count(e, "turn end") == 2,
-        async |s| {
-            s.answer_permission("0", Choice::Option("once".into()))
-                .await
-                .ok();
-        },
-    )
-    .await;
-    run.step(
-        "file access",
-        |e| count(e, "turn end") == 3,
-        async |s| {
-            if !s.state().borrow().busy {
-                s.prompt("fs").await.ok();
-            }
-        },
-    )
-    .await;
-    run.step(
-        "a question to cancel",
-        |e| count(e, "permission request") == 2,
-        async |s| {
-            if !s.state().borrow().busy {
-                s.prompt("ask-hang").await.ok();
-            }
-        },
-    )
-    .await;
-    run.step(
-        "the cancel",
-        |e| count(e, "turn end cancelled") == 1,
-        async |s| {
-            if s.state().borrow().pending_permissions > 0 {
-                s.cancel().await.ok();
-            }
-        },
-    )
-    .await;
+    run.talk().await;
     // The snapshot that follows belongs to the conversation too.
     let guest = run.guest.clone();
     let crash = run.crash.clone();
@@ -224,13 +257,13 @@ async fn converse(crash: CrashPoint, chunk: usize) -> (Outcome, usize) {
     )
 }
 
-async fn every_step(is_torn: bool, chunk: usize) {
-    let (expected, _) = converse(CrashPoint::default(), chunk).await;
+async fn every_step(is_torn: bool, chunk: usize, is_twice: bool) {
+    let (expected, _) = converse(CrashPoint::default(), chunk, None).await;
     assert_eq!(expected.lines.len(), 11, "{:#?}", expected.lines);
     let mut died = 0;
     for step in 0.. {
         let crash = CrashPoint::after(step, is_torn);
-        let (outcome, crashes) = converse(crash, chunk).await;
+        let (outcome, crashes) = converse(crash, chunk, is_twice.then_some(step % 11)).await;
         assert_eq!(
             outcome.lines, expected.lines,
             "what the agent read, death at step {step}"
@@ -249,17 +282,22 @@ async fn every_step(is_torn: bool, chunk: usize) {
 
 #[tokio::test]
 async fn a_death_before_any_step_changes_nothing() {
-    every_step(false, usize::MAX).await;
+    every_step(false, usize::MAX, false).await;
 }
 
 #[tokio::test]
 async fn a_death_in_the_middle_of_any_step_changes_nothing() {
-    every_step(true, usize::MAX).await;
+    every_step(true, usize::MAX, false).await;
 }
 
 #[tokio::test]
 async fn a_death_changes_nothing_when_output_comes_in_small_pieces() {
-    every_step(true, 37).await;
+    every_step(true, 37, false).await;
+}
+
+#[tokio::test]
+async fn a_second_death_while_taking_over_changes_nothing() {
+    every_step(true, 61, true).await;
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod crash;
 mod garbage;
 mod lifecycle;
 mod permissions;
+mod recorded;
 mod setup;
 mod support;
 mod turns;

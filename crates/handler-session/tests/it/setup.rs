@@ -99,7 +99,7 @@ async fn failure(session: &SessionHandle) -> (StartFailureKind, String) {
 #[tokio::test]
 async fn a_mode_that_is_not_offered_is_never_handed_out() {
     let (dir, _guest, session) = start(BasicAgent::default(), |config| {
-        config.defaults = defaults(&["bypass"], None)
+        config.defaults = defaults(&["bypass"], None);
     })
     .await;
     let (kind, message) = failure(&session).await;
@@ -121,7 +121,7 @@ async fn a_mode_that_is_not_offered_is_never_handed_out() {
 async fn an_option_the_agent_refuses_fails_the_start() {
     let agent = |line: &Value, out: &mut AgentOut| match line["method"].as_str() {
         Some("initialize") => {
-            out.send(&json!({"id": line["id"], "result": {"protocolVersion": 1}}))
+            out.send(&json!({"id": line["id"], "result": {"protocolVersion": 1}}));
         }
         Some("session/new") => out.send(&json!({"id": line["id"], "result": {"sessionId": "x"}})),
         _ => out.send(
@@ -139,7 +139,7 @@ async fn an_option_the_agent_refuses_fails_the_start() {
 async fn a_silent_agent_fails_the_start_with_its_last_words() {
     let agent = |_: &Value, out: &mut AgentOut| out.err("cannot find the model\n");
     let (_dir, _guest, session) = start(agent, |config| {
-        config.start_timeout = Duration::from_millis(200)
+        config.start_timeout = Duration::from_millis(200);
     })
     .await;
     let (kind, message) = failure(&session).await;

@@ -140,7 +140,7 @@ async fn a_cancel_answers_the_agents_open_questions_itself() {
 #[tokio::test]
 async fn a_turn_that_takes_too_long_is_cancelled() {
     let world = World::with(BasicAgent::default(), |c| {
-        c.turn_timeout = Duration::from_millis(100)
+        c.turn_timeout = Duration::from_millis(100);
     })
     .await;
     world.session.prompt("ask-hang").await.expect("prompt");
