@@ -4,7 +4,7 @@ use crate::image;
 use crate::measure::ms_since;
 use anyhow::{Context as _, bail, ensure};
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub(crate) struct Container {
 /// `bwrap` set up about like a native sandbox: system read-only, own home, /tmp, /proc and /dev, all
 /// namespaces its own, no capabilities.
 pub(crate) fn bwrap(argv: &[&str]) -> Command {
-    let mut command = Command::new("bwrap");
+    let mut command = Command::new(find("bwrap"));
     for folder in ["/usr", "/bin", "/sbin", "/lib", "/lib64"] {
         let path = Path::new(folder);
         if let Ok(target) = std::fs::read_link(path) {
@@ -74,6 +74,15 @@ pub(crate) fn bwrap(argv: &[&str]) -> Command {
         ])
         .args(argv);
     command
+}
+
+/// Where a program lies, so that starting it does not search for it each time; its name when unknown.
+pub(crate) fn find(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|p| p.is_file());
+    found.unwrap_or_else(|| name.into())
 }
 
 /// Whether `bwrap` works, or why not.

@@ -20,7 +20,8 @@ pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
         Ok(ms_since(began))
     };
     let rounds = context.pick(500, 20);
-    let bare = async || peers::whole(&mut Command::new("true"));
+    let bare_program = peers::find("true");
+    let bare = async || peers::whole(&mut Command::new(&bare_program));
     let measured = pairs(10, rounds, ours, bare).await?;
     let mut lines = vec![
         Line::new(

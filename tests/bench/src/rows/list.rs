@@ -6,11 +6,13 @@ use crate::measure::{ms_since, series};
 use crate::memory::resident_mib;
 use anyhow::{Context as _, ensure};
 use handler_store::Store;
-use handler_store::rows::{SandboxIntent, SandboxRow};
+use handler_store::rows::{SandboxIntent, SandboxRow, SessionRow};
 use handler_testkit::World;
-use handler_types::SandboxId;
 use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::{Lifetime, Resources, SandboxSpec, SandboxState};
+use handler_types::session::SessionState;
+use handler_types::{SandboxId, SessionId};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -36,18 +38,32 @@ pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
         Ok(ms_since(began))
     });
     let sandboxes = sandboxes.await?;
+    let sessions = series(5, context.pick(200, 10), async || {
+        let began = Instant::now();
+        let page = client.sessions("", "", PAGE).await?;
+        ensure!(
+            page.items.len() == PAGE as usize && page.next_cursor.is_some(),
+            "a short page"
+        );
+        Ok(ms_since(began))
+    });
+    let sessions = sessions.await?;
     let resident = resident_mib(world.daemon_pid().context("no daemon")?)?;
+    let limit = Target::Value(Bound::AtMost(5.0));
+    let line = |id: &str, what: &str, samples: &[f64]| {
+        Line::new(id, what, Unit::Ms, samples).promised(limit)
+    };
     Ok(vec![
-        Line::new(
+        line(
             "list/sandboxes",
             "list of sandboxes, first page",
-            Unit::Ms,
             &sandboxes,
         )
-        .promised(Target::Value(Bound::AtMost(5.0)))
         .noted(format!(
-            "of {count}; ready in {ready:.0} ms, {resident:.0} MiB resident"
+            "of {count}; daemon ready in {ready:.0} ms, {resident:.0} MiB resident"
         )),
+        line("list/sessions", "list of sessions, first page", &sessions)
+            .noted(format!("of {count}")),
     ])
 }
 
@@ -55,6 +71,7 @@ async fn fill(world: &World, count: u32) -> anyhow::Result<()> {
     let store = Store::open(&world.scratch().folder("state").join("handler.db"))?;
     for number in 0..count {
         store.sandboxes().insert(sandbox(number)).await?;
+        store.sessions().insert(session(number)).await?;
     }
     store.close().await;
     Ok(())
@@ -89,6 +106,32 @@ fn sandbox(number: u32) -> SandboxRow {
         warnings: Vec::new(),
         error: None,
         session_id: None,
+        created_ms: made,
+        updated_ms: made,
+    }
+}
+
+/// A session that is over, as the daemon keeps it.
+fn session(number: u32) -> SessionRow {
+    let made = 1_700_000_000_000 + i64::from(number) * 1000;
+    SessionRow {
+        id: SessionId::from_random(u64::from(number).to_be_bytes()),
+        scope: format!("/srv/projects/p{}", number % 50),
+        harness: "pi".to_owned(),
+        provider: "anthropic".to_owned(),
+        state: SessionState::Stopped,
+        document: json!({
+            "model": "a-model",
+            "permissions": "bypass",
+            "network": NetworkPolicy::default(),
+            "turnTimeoutSecs": 3600,
+            "title": format!("Task number {number}: mend the parser"),
+            "acpSessionId": format!("{number:032x}"),
+            "canResume": true,
+            "hadTurn": true,
+            "lastStopReason": "end_turn",
+            "lastSeq": 1234,
+        }),
         created_ms: made,
         updated_ms: made,
     }
