@@ -1,7 +1,7 @@
 //! The daemon's life: take the lock, find what an earlier daemon left running, serve, leave it running.
 
 use crate::app::secrets::Resolver;
-use crate::app::{harnesses::Harnesses, sessions};
+use crate::app::{harnesses, harnesses::Harnesses, sessions};
 use crate::config::Settings;
 use crate::events::EventHub;
 use crate::http;
@@ -42,8 +42,9 @@ pub struct Programs {
 ///
 /// # Errors
 /// Whatever stood in the way of starting; the text says what to do.
-pub async fn serve(settings: Settings, programs: Programs) -> anyhow::Result<()> {
+pub async fn serve(mut settings: Settings, programs: Programs) -> anyhow::Result<()> {
     settings.layout.prepare()?;
+    settings.layout = start::real_folders(settings.layout)?;
     let _lock = start::lock(&settings.layout)?;
     let tcp = start::listen_tcp(settings.port).await?;
     let unix = start::listen_unix(&settings.layout)?;
@@ -107,6 +108,8 @@ async fn compose(
     forward_sandbox_events(&app);
     forward_egress_events(&app, &egress);
     sessions::take_up(&app).await;
+    // Now nothing writes into them any more.
+    harnesses::remove_interrupted(&layout.harnesses_dir());
     Ok(app)
 }
 

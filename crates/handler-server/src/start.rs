@@ -7,6 +7,9 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, UnixListener};
 
+/// A runtime folder's path of so many bytes leaves room for any socket in it.
+const SAFE_RUNTIME: usize = 60;
+
 /// Why the daemon did not start. Each text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
@@ -155,6 +158,28 @@ pub(crate) fn guest_program(
             .map_err(io("cannot write the guest"))?;
     }
     Ok(path)
+}
+
+/// The layout with its folders' real paths: what is mounted into sandboxes may have no link on its way, but a
+/// person's home or data folder may. The runtime folder keeps its name where the real one is too long for sockets.
+pub(crate) fn real_folders(mut layout: Layout) -> Result<Layout, StartError> {
+    for folder in [
+        &mut layout.config,
+        &mut layout.state,
+        &mut layout.data,
+        &mut layout.cache,
+    ] {
+        let what = format!("cannot find the real path of {}", folder.display());
+        *folder = folder.canonicalize().map_err(io(what))?;
+    }
+    let runtime = layout
+        .runtime
+        .canonicalize()
+        .unwrap_or_else(|_| layout.runtime.clone());
+    if runtime.as_os_str().len() <= layout.runtime.as_os_str().len().max(SAFE_RUNTIME) {
+        layout.runtime = runtime;
+    }
+    Ok(layout)
 }
 
 /// Whose everything is that this daemon makes: unique to its state folder, short enough for a process title.

@@ -15,7 +15,7 @@ use handler_types::ProblemCode;
 use handler_types::api::HarnessView;
 use handler_types::harness::HarnessDescriptor;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
@@ -58,17 +58,17 @@ pub fn descriptor(name: &str) -> ApiResult<&'static HarnessDescriptor> {
 /// # Errors
 /// 424 saying how to install it.
 pub fn installed(app: &App, descriptor: &HarnessDescriptor) -> ApiResult<PathBuf> {
-    prefix_on_host(app, descriptor)
-        .filter(|prefix| prefix.is_dir())
-        .ok_or_else(|| {
-            ApiError::new(
-                ProblemCode::NotConfigured,
-                format!(
-                    "{} is not installed; install it with `handler harness install {}`",
-                    descriptor.product, descriptor.name
-                ),
-            )
-        })
+    // The real path: what is mounted may have no link on its way.
+    let prefix = prefix_on_host(app, descriptor).and_then(|prefix| prefix.canonicalize().ok());
+    prefix.filter(|prefix| prefix.is_dir()).ok_or_else(|| {
+        ApiError::new(
+            ProblemCode::NotConfigured,
+            format!(
+                "{} is not installed; install it with `handler harness install {}`",
+                descriptor.product, descriptor.name
+            ),
+        )
+    })
 }
 
 /// All, with their state.
@@ -151,5 +151,27 @@ pub async fn install(app: &Arc<App>, name: &str) -> ApiResult<HarnessView> {
             errors.insert(descriptor.name.clone(), error.0.detail.clone());
             Err(error)
         }
+    }
+}
+
+/// Removes what interrupted installations of an earlier daemon left. Their sandboxes must be gone.
+pub fn remove_interrupted(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(install::STAGING.as_bytes())
+        {
+            continue;
+        }
+        let path = entry.path();
+        tokio::task::spawn_blocking(move || match std::fs::remove_dir_all(&path) {
+            Ok(()) => {
+                tracing::info!(path = %path.display(), "an interrupted installation was removed")
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "an interrupted installation stays")
+            }
+        });
     }
 }

@@ -17,6 +17,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// How the name of a folder begins that is not yet in place.
+pub(super) const STAGING: &str = ".staging-";
+
 /// Longest an installation may take, milliseconds.
 const LIMIT_MS: u64 = 15 * 60 * 1000;
 
