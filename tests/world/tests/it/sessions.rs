@@ -1,0 +1,15 @@
+//! Sessions: real agent programs in real sandboxes, driven by the scripted model through the real daemon.
+
+mod alone;
+mod asked;
+mod by_hand;
+mod crash;
+mod ends;
+mod log;
+mod refused;
+mod resumed;
+mod stage;
+mod together;
+mod viewer;
+
+pub(crate) use stage::Stage;

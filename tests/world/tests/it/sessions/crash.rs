@@ -1,0 +1,232 @@
+//! The daemon dies or is restarted in the middle of a turn: the turn goes on, and every event is there once.
+
+use crate::sessions::log;
+use crate::sessions::stage::{Stage, mentions};
+use crate::sessions::viewer::{Viewer, numbers, said, slow_words, updates};
+use handler_types::harness::PermissionMode;
+use serde_json::Value;
+
+/// Words of a slow answer: some seconds of streaming, longer than a restart takes.
+const WORDS: usize = 150;
+
+/// How the daemon goes away.
+#[derive(Clone, Copy)]
+enum Way {
+    Killed,
+    Stopped,
+}
+
+#[tokio::test]
+async fn pi_goes_on_when_the_daemon_is_killed_in_the_middle() -> anyhow::Result<()> {
+    goes_on("pi").await
+}
+
+#[tokio::test]
+async fn claude_goes_on_when_the_daemon_is_killed_in_the_middle() -> anyhow::Result<()> {
+    goes_on("claude-code").await
+}
+
+async fn goes_on(harness: &str) -> anyhow::Result<()> {
+    let Some(mut stage) = Stage::set(&format!("{harness} goes on"), &[harness]).await? else {
+        return Ok(());
+    };
+    let mut viewer = stage.open(&stage.request(harness)).await?;
+    viewer = in_the_stream(&mut stage, viewer, Way::Killed).await?;
+    viewer = in_a_command(&mut stage, viewer, Way::Killed).await?;
+    viewer = in_the_stream(&mut stage, viewer, Way::Stopped).await?;
+    viewer = in_a_command(&mut stage, viewer, Way::Stopped).await?;
+
+    // Between turns, and then all together once more.
+    away(&mut stage, &mut viewer, Way::Killed).await?;
+    let mut viewer = stage.attach(&viewer.id.clone(), 0).await?;
+    let (said, reason) = viewer.turn("PLAN:text:Still here.").await?;
+    assert_eq!(
+        (said.as_str(), reason.as_str()),
+        ("Still here.", "end_turn")
+    );
+    let events = log::events(&stage.world, &viewer.id)?;
+    assert_eq!(log::turns(&events), ["end_turn"; 5]);
+    let asked = stage.asked("Still here.");
+    assert_eq!(asked.len(), 1);
+    assert!(mentions(&asked[0], "tick one"), "the agent never went away");
+    let started = |event: &&Value| event["kind"] == "lifecycle" && event["event"] == "started";
+    assert_eq!(events.iter().filter(started).count(), 1);
+    Ok(())
+}
+
+/// While the answer streams: before, during and after the restart.
+async fn in_the_stream(stage: &mut Stage, mut viewer: Viewer, way: Way) -> anyhow::Result<Viewer> {
+    let tick = tick(way);
+    let from = (viewer.last_number(), viewer.seen.len());
+    viewer
+        .prompt(&format!("stream {tick} PLAN:slow:{WORDS}"))
+        .await?;
+    viewer.words(20).await?;
+    away(stage, &mut viewer, way).await?;
+
+    // One comes back and takes what it missed; another reads everything.
+    let mut back = stage.attach(&viewer.id, viewer.last_number()).await?;
+    back.idle().await?;
+    let heard = format!("{}{}", said(&viewer.seen[from.1..]), said(&back.seen));
+    assert_eq!(
+        heard,
+        slow_words(WORDS),
+        "no word is lost or doubled for who comes back"
+    );
+    let all = stage.attach(&viewer.id, from.0).await?;
+    assert_eq!(said(&all.seen), slow_words(WORDS));
+    assert_eq!(
+        stage.asked(&format!("stream {tick}")).len(),
+        1,
+        "asked once"
+    );
+    whole(stage, &viewer, &back)?;
+    Ok(back)
+}
+
+/// While a command of the agent runs.
+async fn in_a_command(stage: &mut Stage, mut viewer: Viewer, way: Way) -> anyhow::Result<Viewer> {
+    let tick = tick(way);
+    let from = viewer.last_number();
+    let file = format!("ticks {tick}");
+    let command = format!("sleep 2; echo {tick} >> '{file}'; echo done {tick}");
+    viewer
+        .prompt(&format!("command {tick} PLAN:shell:{command}"))
+        .await?;
+    viewer
+        .until("the call", |m| {
+            m["params"]["update"]["sessionUpdate"] == "tool_call"
+        })
+        .await?;
+    away(stage, &mut viewer, way).await?;
+
+    let mut back = stage.attach(&viewer.id, viewer.last_number()).await?;
+    back.idle().await?;
+    let all = stage.attach(&viewer.id, from).await?;
+    assert!(
+        said(&all.seen).contains(&format!("done {tick}")),
+        "{}",
+        said(&all.seen)
+    );
+    assert_eq!(updates(&all.seen, "tool_call").count(), 1, "announced once");
+    assert_eq!(
+        stage.read(&file)?,
+        format!("{tick}\n"),
+        "the command ran once"
+    );
+    assert_eq!(
+        stage.asked(&format!("command {tick}")).len(),
+        2,
+        "the call and its result"
+    );
+    whole(stage, &viewer, &back)?;
+    Ok(back)
+}
+
+fn tick(way: Way) -> &'static str {
+    match way {
+        Way::Killed => "tick one",
+        Way::Stopped => "tick two",
+    }
+}
+
+/// The daemon goes and comes again.
+async fn away(stage: &mut Stage, viewer: &mut Viewer, way: Way) -> anyhow::Result<()> {
+    match way {
+        Way::Killed => {
+            stage.world.kill9()?;
+            viewer.closed().await?;
+        }
+        Way::Stopped => {
+            assert!(stage.world.stop_daemon().await?.success());
+            assert_eq!(viewer.closed().await?.0, 1001, "the daemon is going away");
+        }
+    }
+    stage.world.start_daemon().await
+}
+
+/// The log has no gap, its last turn ended by itself, and the two clients together heard each event that
+/// is for clients once. The own prompt is not told back.
+fn whole(stage: &Stage, before: &Viewer, back: &Viewer) -> anyhow::Result<()> {
+    let events = log::events(&stage.world, &before.id)?;
+    assert_eq!(
+        log::turns(&events).last().map(String::as_str),
+        Some("end_turn")
+    );
+    let mut heard = numbers(&before.seen);
+    heard.extend(numbers(&back.seen));
+    assert!(
+        heard.is_sorted_by(|a, b| a < b),
+        "out of order or twice: {heard:?}"
+    );
+    let missed: Vec<&Value> = events
+        .iter()
+        .filter(|event| {
+            event["kind"] == "update" && event["seq"].as_u64() >= heard.first().copied()
+        })
+        .filter(|event| !heard.contains(&event["seq"].as_u64().unwrap_or(0)))
+        .filter(|event| event["update"]["sessionUpdate"] != "user_message_chunk")
+        .collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_question_waits_while_the_daemon_is_away() -> anyhow::Result<()> {
+    let Some(mut stage) = Stage::set("question and restart", &["claude-code"]).await? else {
+        return Ok(());
+    };
+    let mut request = stage.request("claude-code");
+    request.permissions = Some(PermissionMode::Ask);
+    let mut viewer = stage.open(&request).await?;
+    for (way, name) in [(Way::Killed, "killed.txt"), (Way::Stopped, "stopped.txt")] {
+        let path = stage.project.join(name);
+        viewer
+            .prompt(&format!("PLAN:write:{}|waited", path.display()))
+            .await?;
+        let question = viewer.question().await?;
+        away(&mut stage, &mut viewer, way).await?;
+        let view = stage.client().session(&viewer.id).await?;
+        assert_eq!((view.busy, view.pending_permissions), (true, 1));
+
+        let mut back = stage.attach(&viewer.id, viewer.last_number()).await?;
+        assert_eq!(back.question().await?, question, "asked again, the same");
+        assert!(stage.read(name).is_err(), "nothing before the answer");
+        back.choose(&question, "allow_once").await?;
+        back.idle().await?;
+        assert_eq!(stage.read(name)?.trim_end(), "waited");
+        whole(&stage, &viewer, &back)?;
+        viewer = back;
+    }
+    let events = log::events(&stage.world, &viewer.id)?;
+    let questions = events.iter().filter(|e| e["kind"] == "permission");
+    assert_eq!(questions.count(), 4, "two asked, two settled");
+    assert_eq!(log::turns(&events), ["end_turn"; 2]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_that_was_being_started_is_started_with_its_prompt_once() -> anyhow::Result<()> {
+    let Some(mut stage) = Stage::set("killed while starting", &["pi"]).await? else {
+        return Ok(());
+    };
+    let mut request = stage.request("pi");
+    request.prompt = Some("early bird PLAN:text:Good morning.".to_owned());
+    let view = stage.client().create_session(&request).await?;
+    stage.world.kill9()?;
+    stage.world.start_daemon().await?;
+    let mut viewer = stage.attach(view.id.as_str(), 0).await?;
+    while log::turns(&log::events(&stage.world, &viewer.id)?) != ["end_turn"] {
+        viewer.until("something", |_| true).await?;
+    }
+    viewer.idle().await?;
+    let events = log::events(&stage.world, &viewer.id)?;
+    assert_eq!(log::text(&events, "agent_message_chunk"), "Good morning.");
+    assert_eq!(stage.asked("early bird").len(), 1);
+    assert_eq!(
+        stage.client().sandboxes("", 10).await?.items.len(),
+        1,
+        "one sandbox"
+    );
+    Ok(())
+}
