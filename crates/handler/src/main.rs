@@ -28,8 +28,8 @@ fn main() -> ExitCode {
         Parsed::Client(action) => match context(out.clone()) {
             Ok(context) => {
                 let run = handler_cli::run(action, &context);
-                match programs::small_runtime() {
-                    Ok(runtime) => ExitCode::from(runtime.block_on(run)),
+                match programs::block_on(run) {
+                    Ok(code) => ExitCode::from(code),
                     Err(error) => fail(&out, &error.into()),
                 }
             }

@@ -19,10 +19,13 @@ pub(crate) fn run(program: Program, out: &Out) -> ExitCode {
         Program::Serve(args) => serve(&args),
         Program::Egress(args) => egress(args),
         Program::ScriptedModel(args) => scripted(args, out),
-        Program::Demo(args) => match context(out.clone()).and_then(|c| Ok((c, small_runtime()?))) {
-            Ok((context, runtime)) => return runtime.block_on(demo::run(args, &context)),
-            Err(error) => Err(error),
-        },
+        Program::Demo(args) => {
+            let demo = |context| Ok(block_on(demo::run(args, &context))?);
+            match context(out.clone()).and_then(demo) {
+                Ok(code) => return code,
+                Err(error) => Err(error),
+            }
+        }
         Program::Reference => {
             out.text(reference::page());
             Ok(())
@@ -38,8 +41,17 @@ pub(crate) fn run(program: Program, out: &Out) -> ExitCode {
     }
 }
 
+/// Runs a client's work to its end.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = small_runtime()?;
+    let outcome = runtime.block_on(work);
+    // A read of the terminal cannot be called off: waiting for it would take another Enter.
+    runtime.shutdown_background();
+    Ok(outcome)
+}
+
 /// One thread: a client waits more than it works.
-pub(crate) fn small_runtime() -> std::io::Result<Runtime> {
+fn small_runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 

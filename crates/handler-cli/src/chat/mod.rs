@@ -85,6 +85,10 @@ impl Chat {
         for message in early {
             chat.take(message).await?;
         }
+        if !chat.facts.busy {
+            // The history's last line is whole: what is typed next stands on its own.
+            chat.render.end();
+        }
         Ok(chat)
     }
 
@@ -127,7 +131,10 @@ impl Chat {
                         {
                             self.render.end();
                             let facts = SessionFacts::of_answer(result)?;
-                            self.render.turn_end(&facts);
+                            // The session's state tells the same; it is shown once.
+                            if std::mem::replace(&mut self.facts, facts.clone()).busy {
+                                self.render.turn_end(&facts);
+                            }
                             if until != Until::Left {
                                 return Ok(facts.code());
                             }

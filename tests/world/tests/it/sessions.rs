@@ -10,6 +10,8 @@ mod refused;
 mod resumed;
 mod stage;
 mod together;
+mod typed;
 mod viewer;
+mod watched;
 
 pub(crate) use stage::Stage;
