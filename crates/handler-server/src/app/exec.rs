@@ -86,7 +86,11 @@ pub async fn buffered(guest: &GuestHandle, mut request: ExecRequest) -> ApiResul
     };
     let mut result = gathered?;
     result.duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    guest.forget(info.process).await.ok();
+    // The answer does not wait for the guest to forget it.
+    let (guest, process) = (guest.clone(), info.process);
+    handler_base::tasks::spawn_named("forget", async move {
+        guest.forget(process).await.ok();
+    });
     Ok(result)
 }
 

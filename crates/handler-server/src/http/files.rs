@@ -1,5 +1,6 @@
 //! Files of a sandbox. Bodies stream both ways; paths are the sandbox's, a relative one is below its working folder.
 
+use super::document::Document;
 use super::problem::{ApiError, ApiResult};
 use crate::app::sandboxes::{self, guest_error};
 use crate::state::App;
@@ -177,7 +178,7 @@ pub async fn list(
 pub async fn mkdir(
     State(app): S,
     Path(id): Path<String>,
-    Json(request): Json<MkdirRequest>,
+    Document(request): Document<MkdirRequest>,
 ) -> ApiResult<StatusCode> {
     let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
     let path = inside(&view, &request.path)?;
@@ -194,7 +195,7 @@ pub async fn mkdir(
 pub async fn rename(
     State(app): S,
     Path(id): Path<String>,
-    Json(request): Json<MoveRequest>,
+    Document(request): Document<MoveRequest>,
 ) -> ApiResult<StatusCode> {
     let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
     let (from, to) = (inside(&view, &request.from)?, inside(&view, &request.to)?);

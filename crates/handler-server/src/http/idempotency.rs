@@ -44,14 +44,14 @@ pub async fn replay(
     let body = to_bytes(body, MAX_JSON)
         .await
         .map_err(|_| ApiError::new(ProblemCode::TooLarge, "the body is larger than 17 MiB"))?;
-    let hash = Sha256::digest(&body).into();
+    let hash = fingerprint(app.token(), &body);
     let stored = StoredRequest { key, method, path };
     let begin = app
         .store
         .idempotency()
         .begin(stored.clone(), hash)
         .await
-        .map_err(|e| ApiError::internal("the idempotency record", &e))?;
+        .map_err(crate::app::sessions::store_error)?;
     match begin {
         Begin::Fresh => {}
         Begin::Replay(response) => return Ok(replayed(response)),
@@ -78,6 +78,17 @@ pub async fn replay(
     }
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     remember(&app, stored, response).await
+}
+
+/// Tells bodies apart. Mixed with the token, so that the database alone is no means of guessing a short secret
+/// that was stored.
+fn fingerprint(token: &str, body: &[u8]) -> [u8; 32] {
+    Sha256::new()
+        .chain_update(token)
+        .chain_update([0])
+        .chain_update(body)
+        .finalize()
+        .into()
 }
 
 fn check_key(key: &HeaderValue) -> Result<String, ApiError> {
@@ -121,7 +132,10 @@ async fn remember(
     } else {
         idempotency.forget(stored).await
     };
-    kept.map_err(|e| ApiError::internal("the idempotency record", &e))?;
+    if let Err(error) = kept {
+        // What was done is done: a client told of a failure would do it again.
+        tracing::warn!(%error, "the answer is not kept for its Idempotency-Key");
+    }
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 

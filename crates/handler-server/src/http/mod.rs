@@ -1,6 +1,7 @@
 //! The HTTP face: routes, and what every request passes first. No rule lives here.
 
 pub mod auth;
+pub mod document;
 pub mod events;
 pub mod files;
 pub mod idempotency;

@@ -1,5 +1,6 @@
 //! Commands of a sandbox: buffered exec, kept processes with their streams, terminals.
 
+use super::document::Document;
 use super::problem::{ApiError, ApiResult};
 use super::stream;
 use crate::app::{exec as rules, sandboxes};
@@ -23,7 +24,7 @@ type S = State<Arc<App>>;
 pub async fn exec(
     State(app): S,
     Path(id): Path<String>,
-    Json(request): Json<ExecRequest>,
+    Document(request): Document<ExecRequest>,
 ) -> ApiResult<Json<ExecResult>> {
     let guest = sandboxes::guest(&app, &id).await?;
     Ok(Json(rules::buffered(&guest, request).await?))
@@ -35,7 +36,7 @@ pub async fn exec(
 pub async fn start(
     State(app): S,
     Path(id): Path<String>,
-    Json(request): Json<ExecRequest>,
+    Document(request): Document<ExecRequest>,
 ) -> ApiResult<(StatusCode, Json<ProcessView>)> {
     let guest = sandboxes::guest(&app, &id).await?;
     Ok((
@@ -85,7 +86,7 @@ pub async fn forget(
 pub async fn signal(
     State(app): S,
     Path((id, process)): Path<(String, u32)>,
-    Json(request): Json<SignalRequest>,
+    Document(request): Document<SignalRequest>,
 ) -> ApiResult<StatusCode> {
     if !(1..=31).contains(&request.signal) {
         return Err(ApiError::new(
@@ -165,7 +166,7 @@ pub async fn attach(
 pub async fn create_terminal(
     State(app): S,
     Path(id): Path<String>,
-    Json(request): Json<CreateTerminal>,
+    Document(request): Document<CreateTerminal>,
 ) -> ApiResult<(StatusCode, Json<ProcessView>)> {
     let guest = sandboxes::guest(&app, &id).await?;
     Ok((
@@ -189,7 +190,7 @@ pub async fn terminals(State(app): S, Path(id): Path<String>) -> ApiResult<Json<
 pub async fn resize(
     State(app): S,
     Path((id, process)): Path<(String, u32)>,
-    Json(size): Json<TtySize>,
+    Document(size): Document<TtySize>,
 ) -> ApiResult<StatusCode> {
     let guest = sandboxes::guest(&app, &id).await?;
     guest

@@ -1,5 +1,6 @@
 //! `/v1/sandboxes`: make, list, start, stop, remove, switch the network, look at events and figures.
 
+use super::document::Document;
 use super::problem::ApiResult;
 use crate::app::sandboxes as rules;
 use crate::state::App;
@@ -36,7 +37,7 @@ pub struct ListQuery {
     responses((status = 201, body = SandboxView), (status = "4XX", description = "Problem", body = handler_types::Problem)))]
 pub async fn create(
     State(app): S,
-    Json(request): Json<CreateSandbox>,
+    Document(request): Document<CreateSandbox>,
 ) -> ApiResult<(StatusCode, Json<SandboxView>)> {
     Ok((
         StatusCode::CREATED,
@@ -97,7 +98,7 @@ pub async fn restart(State(app): S, Path(id): Path<String>) -> ApiResult<Json<Sa
 pub async fn network(
     State(app): S,
     Path(id): Path<String>,
-    Json(update): Json<NetworkUpdate>,
+    Document(update): Document<NetworkUpdate>,
 ) -> ApiResult<Json<SandboxView>> {
     Ok(Json(rules::set_network(&app, &id, update.network).await?))
 }

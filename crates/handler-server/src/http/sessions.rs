@@ -1,5 +1,6 @@
 //! `/v1/sessions`: make, list, attach, cancel, stop, remove.
 
+use super::document::Document;
 use super::problem::ApiResult;
 use super::viewer;
 use crate::app::sessions as rules;
@@ -37,7 +38,7 @@ pub struct SessionQuery {
     responses((status = 202, body = SessionView), (status = "4XX", description = "Problem", body = handler_types::Problem)))]
 pub async fn create(
     State(app): S,
-    Json(request): Json<CreateSession>,
+    Document(request): Document<CreateSession>,
 ) -> ApiResult<(StatusCode, Json<SessionView>)> {
     Ok((
         StatusCode::ACCEPTED,
@@ -90,7 +91,7 @@ pub async fn delete(State(app): S, Path(id): Path<String>) -> ApiResult<StatusCo
 pub async fn network(
     State(app): S,
     Path(id): Path<String>,
-    Json(update): Json<NetworkUpdate>,
+    Document(update): Document<NetworkUpdate>,
 ) -> ApiResult<Json<SessionView>> {
     Ok(Json(rules::set_network(&app, &id, update.network).await?))
 }

@@ -1,5 +1,6 @@
 //! What a person sets up: providers, secrets, work folders, harnesses; and what the host can do.
 
+use super::document::Document;
 use super::problem::ApiResult;
 use crate::app::{harnesses, host, providers, secrets};
 use crate::state::App;
@@ -41,7 +42,7 @@ pub async fn list_providers(State(app): S) -> ApiResult<Json<Vec<ProviderView>>>
     responses((status = 201, body = ProviderView)))]
 pub async fn add_provider(
     State(app): S,
-    Json(request): Json<ProviderRequest>,
+    Document(request): Document<ProviderRequest>,
 ) -> ApiResult<(StatusCode, Json<ProviderView>)> {
     Ok((
         StatusCode::CREATED,
@@ -76,7 +77,7 @@ pub async fn list_secrets(State(app): S) -> ApiResult<Json<Vec<SecretView>>> {
 pub async fn set_secret(
     State(app): S,
     Path(path): Path<String>,
-    Json(request): Json<SecretRequest>,
+    Document(request): Document<SecretRequest>,
 ) -> ApiResult<Json<SecretView>> {
     Ok(Json(secrets::set(&app, &path, request).await?))
 }
@@ -116,7 +117,7 @@ pub async fn list_folders(State(app): S) -> ApiResult<Json<Vec<String>>> {
     responses((status = 200, body = Vec<String>)))]
 pub async fn add_folder(
     State(app): S,
-    Json(request): Json<FolderRequest>,
+    Document(request): Document<FolderRequest>,
 ) -> ApiResult<Json<Vec<String>>> {
     Ok(Json(host::add_folder(&app, &request.path)?))
 }
