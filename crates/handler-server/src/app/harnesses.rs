@@ -167,10 +167,10 @@ pub fn remove_interrupted(folder: &Path) {
         let path = entry.path();
         tokio::task::spawn_blocking(move || match std::fs::remove_dir_all(&path) {
             Ok(()) => {
-                tracing::info!(path = %path.display(), "an interrupted installation was removed")
+                tracing::info!(path = %path.display(), "an interrupted installation was removed");
             }
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "an interrupted installation stays")
+                tracing::warn!(path = %path.display(), %error, "an interrupted installation stays");
             }
         });
     }

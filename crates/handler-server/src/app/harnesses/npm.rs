@@ -101,8 +101,15 @@ fn destination(registry: &str) -> ApiResult<AllowEntry> {
         "http" => 80,
         _ => return Err(wrong()),
     };
-    let authority = rest.split('/').next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = rest.split('/').next().unwrap_or_default();
+    if host.contains('@') {
+        // The address goes into the sandbox; what signs in must not.
+        return Err(ApiError::new(
+            ProblemCode::NotConfigured,
+            "npm's registry address holds a user name or password, which cannot be kept out of the sandbox; \
+             use an address without one",
+        ));
+    }
     let entry = if host.contains(':') {
         host.to_owned()
     } else {
@@ -123,9 +130,10 @@ mod tests {
             "registry.example.org:443"
         );
         assert_eq!(
-            port("http://user:pw@packages.example.org:8081/npm/"),
+            port("http://packages.example.org:8081/npm/"),
             "packages.example.org:8081"
         );
+        assert!(destination("http://user:pw@packages.example.org:8081/npm/").is_err());
         assert!(destination("undefined").is_err());
         assert!(destination("ftp://a.example.org/").is_err());
     }

@@ -78,10 +78,11 @@ fn folder(app: &App, id: &SessionId) -> PathBuf {
 
 /// A session as it is now: the row, and over it what its agent's owner says.
 async fn view(app: &App, row: &SessionRow) -> ApiResult<SessionView> {
-    let facts = match app.sessions.get(&row.id).await {
-        Some(handle) => Some(handle.state().borrow().clone()),
-        None => None,
-    };
+    let facts = app
+        .sessions
+        .get(&row.id)
+        .await
+        .map(|handle| handle.state().borrow().clone());
     doc::view(row, facts.as_ref())
 }
 
@@ -220,17 +221,24 @@ pub(crate) async fn end(app: &Arc<App>, id: &SessionId, how: StopHow, why: &str)
             state: Some(SessionState::Stopped),
             ..Default::default()
         };
-        let row = app
-            .store
-            .sessions()
-            .update(id, patch)
-            .await
-            .map_err(store_error)?;
-        app.events.publish(ServerEvent::Session {
-            session: view(app, &row).await?,
-        });
+        change(app, id, patch).await?;
     }
     Ok(())
+}
+
+/// Changes a session's row, and tells everyone.
+async fn change(app: &App, id: &SessionId, patch: SessionPatch) -> ApiResult<SessionView> {
+    let row = app
+        .store
+        .sessions()
+        .update(id, patch)
+        .await
+        .map_err(store_error)?;
+    let session = view(app, &row).await?;
+    app.events.publish(ServerEvent::Session {
+        session: session.clone(),
+    });
+    Ok(session)
 }
 
 /// Removes what sandboxes a session has.
@@ -321,15 +329,5 @@ pub async fn set_network(
         document: Some(document.to_json()),
         ..Default::default()
     };
-    let row = app
-        .store
-        .sessions()
-        .update(&row.id, patch)
-        .await
-        .map_err(store_error)?;
-    let view = view(app, &row).await?;
-    app.events.publish(ServerEvent::Session {
-        session: view.clone(),
-    });
-    Ok(view)
+    change(app, &row.id, patch).await
 }

@@ -1,7 +1,7 @@
 //! Starting a session's agent: at most one at a time, a new sandbox each time, undone when it fails.
 
 use super::doc::SessionDoc;
-use super::{folder, remove_sandboxes, store_error, view, watch};
+use super::{change, folder, remove_sandboxes, store_error, watch};
 use crate::app::agent::{AgentRequest, GuestAgent, PreparedAgent, prepare};
 use crate::app::sandboxes::engine_error;
 use crate::app::{harnesses, providers};
@@ -11,7 +11,6 @@ use handler_engine::CreateArgs;
 use handler_session::{SessionConfig, SessionCore, SessionHandle, StartKind};
 use handler_store::Redactor;
 use handler_store::rows::{SessionPatch, SessionRow};
-use handler_types::event::ServerEvent;
 use handler_types::network::NetworkPolicy;
 use handler_types::session::{SessionState, StopHow};
 use handler_types::{ProblemCode, SandboxId, SecretValue, SessionId};
@@ -175,16 +174,7 @@ async fn write_failure(
         document: Some(doc.to_json()),
         ..Default::default()
     };
-    let row = app
-        .store
-        .sessions()
-        .update(&row.id, patch)
-        .await
-        .map_err(store_error)?;
-    app.events.publish(ServerEvent::Session {
-        session: view(app, &row).await?,
-    });
-    Ok(())
+    change(app, &row.id, patch).await.map(|_| ())
 }
 
 async fn save(app: &App, id: &SessionId, state: SessionState, doc: &SessionDoc) -> ApiResult<()> {
@@ -193,16 +183,7 @@ async fn save(app: &App, id: &SessionId, state: SessionState, doc: &SessionDoc) 
         document: Some(doc.to_json()),
         ..Default::default()
     };
-    let row = app
-        .store
-        .sessions()
-        .update(id, patch)
-        .await
-        .map_err(store_error)?;
-    app.events.publish(ServerEvent::Session {
-        session: view(app, &row).await?,
-    });
-    Ok(())
+    change(app, id, patch).await.map(|_| ())
 }
 
 async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiResult<SessionHandle> {
