@@ -108,7 +108,10 @@ impl Engine {
             created_ms: now,
             updated_ms: now,
         };
+        let is_making = SandboxChange::Changed(Box::new(row.view()));
         let commands = self.adopt_entry(row, state);
+        // Nobody may be listening.
+        self.shared.changes.send(is_making).ok();
         // Sent at once, so that giving up here cannot leave an owner without its command.
         let (reply, outcome) = oneshot::channel();
         commands
