@@ -73,7 +73,8 @@ impl RawMode {
         };
         let mut raw = before.clone();
         raw.make_raw();
-        if tcsetattr(&stdin, OptionalActions::Flush, &raw).is_err() {
+        // What was typed ahead is kept: it is meant for the shell inside.
+        if tcsetattr(&stdin, OptionalActions::Drain, &raw).is_err() {
             return Self(None);
         }
         Self(Some(before))
