@@ -3,6 +3,7 @@
 //! Invariant: what is not understood is refused. The addresses behind a name are judged later, by
 //! `resolve`; both must agree before a byte goes out.
 
+use crate::address::{AddressClass, classify};
 use crate::target::{Target, TargetHost};
 use handler_types::network::{AllowEntry, AllowHost, Enforcement, HOST_ALIAS, NetworkPolicy};
 use std::collections::{HashMap, HashSet};
@@ -17,6 +18,8 @@ pub(crate) enum Reason {
     PolicyNone,
     /// An address that must not be reached.
     Address,
+    /// An address nobody may reach: link-local, metadata, multicast.
+    Never,
     /// The name has no address.
     Resolve,
     /// The destination cannot be read.
@@ -37,7 +40,7 @@ impl Reason {
         match self {
             Self::Unlisted => "unlisted",
             Self::PolicyNone => "policy none",
-            Self::Address => "address",
+            Self::Address | Self::Never => "address",
             Self::Resolve => "resolve",
             Self::Name => "name",
             Self::Target => "target",
@@ -172,6 +175,12 @@ pub(crate) fn judge(policy: &Policy, target: &Target) -> Verdict {
     if matches!(policy, Policy::None) {
         return Verdict::Denied(Reason::PolicyNone);
     }
+    if let TargetHost::Ip(ip) = target.host
+        && classify(ip) == AddressClass::Never
+    {
+        // No entry helps; saying "unlisted" would invite to add one.
+        return Verdict::Denied(Reason::Never);
+    }
     if let Some(name) = target.name() {
         if name == "localhost" || name.ends_with(".localhost") {
             return Verdict::Denied(Reason::Address);
@@ -206,6 +215,23 @@ fn judge_alias(policy: &Policy, port: u16) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_nobody_may_reach_is_not_called_unlisted() {
+        let policies = [
+            filtered(&["169.254.169.254:80"], Enforcement::Enforce),
+            filtered(&[], Enforcement::Enforce),
+            filtered(&[], Enforcement::LogOnly),
+            Policy::Open,
+        ];
+        for policy in policies {
+            let target = Target {
+                host: TargetHost::Ip([169, 254, 169, 254].into()),
+                port: 80,
+            };
+            assert_eq!(judge(&policy, &target), Verdict::Denied(Reason::Never));
+        }
+    }
 
     fn filtered(entries: &[&str], enforcement: Enforcement) -> Policy {
         Policy::new(&NetworkPolicy::Filtered {

@@ -36,6 +36,9 @@ impl Refusal {
             Reason::Address => format!(
                 "{host} leads to an address of this machine or its private networks; only an entry naming that very address and port can allow it"
             ),
+            Reason::Never => format!(
+                "{host} is a link-local, metadata or multicast address; no sandbox may reach it"
+            ),
             Reason::Resolve => format!("the name in {host} has no address"),
             Reason::Host => format!("`Host` must name {host}, the host of the tunnel"),
             Reason::Sni => {
