@@ -38,14 +38,14 @@ pub struct EgressLinkConfig {
 }
 
 impl EgressLinkConfig {
-    /// With the usual limit of 5 s.
+    /// With the usual limit of 30 s: a busy machine is slow, and a filter that ended is noticed at once.
     #[must_use]
     pub fn new(control_socket: PathBuf, command: Vec<OsString>, log: PathBuf) -> Self {
         Self {
             control_socket,
             command,
             log,
-            start_limit: Duration::from_secs(5),
+            start_limit: Duration::from_secs(30),
         }
     }
 }

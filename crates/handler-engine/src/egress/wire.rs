@@ -14,7 +14,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 const LONGEST_LINE: u64 = 16 * 1024 * 1024;
 /// How long an answer may take. Removing waits for connections to end, and for that 5 s at most.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
-const HELLO_LIMIT: Duration = Duration::from_secs(5);
+const HELLO_LIMIT: Duration = Duration::from_secs(15);
 
 /// A connection that has been greeted.
 #[derive(Debug)]
