@@ -119,7 +119,7 @@ impl Chat {
         let mut waits_for_state = until == Until::TurnEnd;
         loop {
             if waits_for_state && until != Until::Left && self.facts.has_ended_turn() {
-                self.render.end();
+                self.render.turn_end(&self.facts);
                 return Ok(self.facts.code());
             }
             tokio::select! {
@@ -131,10 +131,8 @@ impl Chat {
                         {
                             self.render.end();
                             let facts = SessionFacts::of_answer(result)?;
-                            // The session's state tells the same; it is shown once.
-                            if std::mem::replace(&mut self.facts, facts.clone()).busy {
-                                self.render.turn_end(&facts);
-                            }
+                            self.render.turn_end(&facts);
+                            self.facts = facts.clone();
                             if until != Until::Left {
                                 return Ok(facts.code());
                             }
@@ -264,6 +262,7 @@ impl Chat {
                 return Ok(());
             }
             self.facts.busy = true;
+            self.render.new_turn();
             return self.wire.prompt(line).await;
         };
         match question.choose(line) {

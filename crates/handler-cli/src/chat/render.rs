@@ -19,6 +19,19 @@ pub(super) struct Renderer {
     out: Out,
     block: Block,
     titles: HashMap<String, String>,
+    /// The turn under way, or the last one.
+    turn: Turn,
+}
+
+/// What a turn has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// The prompt, if anything.
+    Silent,
+    /// Something of the agent.
+    Heard,
+    /// Its end.
+    Told,
 }
 
 impl Renderer {
@@ -27,6 +40,7 @@ impl Renderer {
             out,
             block: Block::None,
             titles: HashMap::new(),
+            turn: Turn::Silent,
         }
     }
 
@@ -43,11 +57,17 @@ impl Renderer {
         self.out.note(text);
     }
 
+    /// A prompt was given that the terminal shows already.
+    pub(super) fn new_turn(&mut self) {
+        self.turn = Turn::Silent;
+    }
+
     pub(super) fn own_prompt(&mut self, text: &str) {
         if self.out.json {
             return;
         }
         self.end();
+        self.new_turn();
         self.out
             .line(self.out.bold(&format!("> {}", printable(text))));
     }
@@ -61,6 +81,11 @@ impl Renderer {
             .get("sessionUpdate")
             .and_then(Value::as_str)
             .unwrap_or_default();
+        match kind {
+            "user_message_chunk" => self.new_turn(),
+            "agent_message_chunk" | "tool_call" | "tool_call_update" => self.turn = Turn::Heard,
+            _ => {}
+        }
         match kind {
             "agent_message_chunk" => self.chunk(Block::Answer, update),
             "agent_thought_chunk" => self.chunk(Block::Thought, update),
@@ -178,12 +203,19 @@ impl Renderer {
         }
     }
 
+    /// The end of a turn, once, when there is something to say about it.
     pub(super) fn turn_end(&mut self, facts: &SessionFacts) {
-        if self.out.json {
+        self.end();
+        let turn = std::mem::replace(&mut self.turn, Turn::Told);
+        if self.out.json || turn == Turn::Told {
             return;
         }
         match facts.last_stop_reason.as_deref() {
-            Some("end_turn") | None => {}
+            Some("end_turn") | None if turn == Turn::Heard => {}
+            // Some agents keep their model's refusal to themselves.
+            Some("end_turn") | None => self
+                .out
+                .note("— the agent ended its turn without a word; its model may have refused"),
             Some(other) => self.out.note(format!("— turn ended: {other}")),
         }
     }

@@ -43,7 +43,7 @@ pub async fn run(action: DaemonAction, context: &Context) -> Outcome {
 /// Starts the daemon unless it answers already.
 ///
 /// # Errors
-/// When it does not come up within 20 seconds; the message has the end of its log.
+/// When it does not come up within a minute; the message has the end of its log.
 pub async fn start(context: &Context) -> Outcome {
     if let Ok(health) = context.client()?.health().await {
         context
@@ -69,7 +69,7 @@ pub async fn start(context: &Context) -> Outcome {
         .process_group(0)
         .spawn()
         .map_err(wrap)?;
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Ok(health) = context.client()?.health().await {
             context
