@@ -27,19 +27,14 @@ async fn works_alone(harness: &str, variable: &str) -> anyhow::Result<()> {
         return Ok(());
     };
     let origin = HttpOrigin::start().await?;
-    let mut request = stage.request(harness);
-    let listed = format!("{HOST_ALIAS}:{}", origin.port());
-    request.network = Some(NetworkPolicy::Filtered {
-        allow: vec![listed.parse().map_err(anyhow::Error::msg)?],
-        enforcement: Enforcement::Enforce,
-    });
-    let mut viewer = stage.open(&request).await?;
+    let mut viewer = stage.open(&stage.request(harness)).await?;
     assert_eq!(viewer.agent["protocolVersion"], 1);
 
     writes_a_file(&stage, &mut viewer).await?;
     meets_the_filter(&stage, &mut viewer, &origin, variable).await?;
     holds_a_stand_in(&stage, &viewer, variable).await?;
     refuses_what_is_not_a_clients(&mut viewer).await?;
+    key_is_nowhere(&stage)?;
 
     stage.client().stop_session(&viewer.id).await?;
     let (code, _) = viewer.closed().await?;
@@ -86,6 +81,11 @@ async fn meets_the_filter(
         .await?;
     assert!(said.contains("403"), "{said}");
     let listed = format!("http://{HOST_ALIAS}:{}", origin.port());
+    let (said, _) = viewer
+        .turn(&format!("PLAN:fetch:{listed}/unlisted"))
+        .await?;
+    assert!(said.contains("403"), "{said}");
+    allow(stage, viewer, origin).await?;
     let (said, _) = viewer.turn(&format!("PLAN:fetch:{listed}/listed")).await?;
     assert!(said.contains("200"), "{said}");
     let (said, _) = viewer
@@ -120,6 +120,20 @@ async fn meets_the_filter(
         secret.is_some_and(|name| name.contains("scripted")),
         "{leak:?}"
     );
+    Ok(())
+}
+
+/// Lets the agent reach the origin, while it runs.
+async fn allow(stage: &Stage, viewer: &Viewer, origin: &HttpOrigin) -> anyhow::Result<()> {
+    let listed = format!("{HOST_ALIAS}:{}", origin.port());
+    let network = NetworkPolicy::Filtered {
+        allow: vec![listed.parse().map_err(anyhow::Error::msg)?],
+        enforcement: Enforcement::Enforce,
+    };
+    stage
+        .client()
+        .set_session_network(&viewer.id, &network)
+        .await?;
     Ok(())
 }
 

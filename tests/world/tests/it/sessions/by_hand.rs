@@ -30,7 +30,8 @@ async fn a_task_is_given_followed_and_looked_at_from_the_command_line() -> anyho
     let id = runs_a_task(&stage).await?;
     is_attached_to(&stage, &id).await?;
     is_listed_stopped_and_removed(&stage, &id).await?;
-    ends_with_one_when_cut_short(&stage).await
+    ends_with_one_when_cut_short(&stage).await?;
+    tells_that_the_agent_said_nothing(&stage).await
 }
 
 async fn runs_a_task(stage: &Stage) -> anyhow::Result<String> {
@@ -127,5 +128,17 @@ async fn ends_with_one_when_cut_short(stage: &Stage) -> anyhow::Result<()> {
     assert_eq!(run.status.code(), Some(1), "{}", err(&run));
     assert!(out(&run).contains("word1 word2"), "{}", out(&run));
     assert!(err(&run).contains("timed_out"), "{}", err(&run));
+    Ok(())
+}
+
+/// This agent keeps its model's refusal to itself.
+async fn tells_that_the_agent_said_nothing(stage: &Stage) -> anyhow::Result<()> {
+    let run = type_in(stage, &["run", "PLAN:error:400"]).await?;
+    assert!(
+        err(&run).contains("without a word"),
+        "{}{}",
+        out(&run),
+        err(&run)
+    );
     Ok(())
 }

@@ -5,6 +5,7 @@ use crate::sessions::stage::{Stage, mentions};
 use crate::sessions::viewer::{Viewer, numbers, said, slow_words, updates};
 use handler_types::harness::PermissionMode;
 use serde_json::Value;
+use std::time::Duration;
 
 /// Words of a slow answer: some seconds of streaming, longer than a restart takes.
 const WORDS: usize = 150;
@@ -202,6 +203,106 @@ async fn a_question_waits_while_the_daemon_is_away() -> anyhow::Result<()> {
     let questions = events.iter().filter(|e| e["kind"] == "permission");
     assert_eq!(questions.count(), 4, "two asked, two settled");
     assert_eq!(log::turns(&events), ["end_turn"; 2]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_daemon_dies_again_and_again_in_one_turn() -> anyhow::Result<()> {
+    let Some(mut stage) = Stage::set("killed again and again", &["pi"]).await? else {
+        return Ok(());
+    };
+    let mut viewer = stage.open(&stage.request("pi")).await?;
+    let file = stage.project.join("often.txt");
+    let plan = format!(
+        "PLAN:shell:sleep 1; echo once >> {FILE} THEN PLAN:slow:{WORDS} THEN \
+        PLAN:write:{}|written THEN PLAN:shell:sleep 1; echo once >> {FILE}",
+        file.display()
+    );
+    viewer.prompt(&format!("often {plan}")).await?;
+    let id = viewer.id.clone();
+    let mut heard = Vec::new();
+    let mut kills = 0;
+    loop {
+        heard.extend(viewer.seen.drain(..));
+        let pause = u64::from(handler_base::random::bytes::<1>()[0]) * 2;
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        stage.world.kill9()?;
+        kills += 1;
+        viewer.closed().await?;
+        heard.append(&mut viewer.seen);
+        stage.world.start_daemon().await?;
+        let after = numbers(&heard).last().copied().unwrap_or(0);
+        viewer = stage.attach(&id, after).await?;
+        if !stage.client().session(&id).await?.busy {
+            break;
+        }
+    }
+    heard.append(&mut viewer.seen);
+    assert!(kills > 3, "killed {kills} times only");
+    assert!(
+        said(&heard).contains(&slow_words(WORDS)),
+        "{kills} kills: {}",
+        said(&heard)
+    );
+    assert_eq!(stage.read(FILE)?, "once\nonce\n");
+    assert_eq!(stage.read("often.txt")?.trim_end(), "written");
+    assert_eq!(
+        stage.asked("often").len(),
+        4,
+        "{kills} kills: one request for each step"
+    );
+    let events = log::events(&stage.world, &id)?;
+    assert_eq!(log::turns(&events), ["end_turn"], "{kills} kills");
+    assert_eq!(log::text(&events, "agent_message_chunk"), said(&heard));
+    assert!(
+        numbers(&heard).is_sorted_by(|a, b| a < b),
+        "{:?}",
+        numbers(&heard)
+    );
+    Ok(())
+}
+
+const FILE: &str = "often.log";
+
+#[tokio::test]
+async fn a_prompt_given_just_before_is_taken_once_or_not_at_all() -> anyhow::Result<()> {
+    let Some(mut stage) = Stage::set("prompt and kill", &["pi"]).await? else {
+        return Ok(());
+    };
+    let mut viewer = stage.open(&stage.request("pi")).await?;
+    let mut taken = 0;
+    for round in 0..8 {
+        let mark = format!("round {round}.");
+        viewer.prompt(&format!("PLAN:text:{mark}")).await?;
+        let pause = u64::from(handler_base::random::bytes::<1>()[0] % 16);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        stage.world.kill9()?;
+        stage.world.start_daemon().await?;
+        viewer = stage.attach(&viewer.id.clone(), 0).await?;
+        viewer.idle().await?;
+        let events = log::events(&stage.world, &viewer.id)?;
+        let prompts = log::text(&events, "user_message_chunk")
+            .matches(&mark)
+            .count();
+        assert!(prompts <= 1, "{mark} is there {prompts} times");
+        let answers = log::text(&events, "agent_message_chunk")
+            .matches(&mark)
+            .count();
+        assert_eq!(answers, prompts, "{mark} given and answered");
+        // The newest human text of a request, so that later rounds do not count.
+        let asked = stage.asked(&mark).into_iter().filter(|r| {
+            !mentions(r, "\"assistant\"") || {
+                let body = r.body.to_string();
+                body.rfind(&mark) > body.rfind("\"assistant\"")
+            }
+        });
+        assert_eq!(asked.count(), prompts, "{mark} reached the model");
+        taken += prompts;
+    }
+    let (said, _) = viewer.turn("PLAN:text:The last.").await?;
+    assert_eq!(said, "The last.");
+    let turns = log::turns(&log::events(&stage.world, &viewer.id)?);
+    assert_eq!(turns, vec!["end_turn"; taken + 1]);
     Ok(())
 }
 

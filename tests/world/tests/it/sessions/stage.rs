@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long anything may take on a busy machine; no assertion about speed.
-pub(crate) const LONG: Duration = Duration::from_secs(120);
+pub(crate) const LONG: Duration = Duration::from_secs(180);
 
 /// Pause of the model before each word of a slow answer.
 pub(crate) const WORD_DELAY: Duration = Duration::from_millis(40);
