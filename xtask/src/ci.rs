@@ -1,14 +1,15 @@
 //! Everything CI runs, in the order in which it fails soonest.
 
 use crate::run::{cargo, run};
-use crate::{arch, guest, made};
+use crate::{arch, guest, licences, made};
 
 /// Runs it.
 pub(crate) fn run_all() -> anyhow::Result<()> {
     step("format");
     run(cargo().args(["fmt", "--all", "--check"]))?;
-    step("arrows");
+    step("arrows and licences");
     arch::check()?;
+    licences::check()?;
     step("guest");
     guest::build()?;
     step("clippy");

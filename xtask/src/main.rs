@@ -18,6 +18,7 @@ mod arch;
 mod bench;
 mod ci;
 mod guest;
+mod licences;
 mod made;
 
 mod run;
