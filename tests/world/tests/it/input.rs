@@ -1,8 +1,8 @@
-//! Bad input and bad surroundings: one clear message each, and the documented exit code.
+//! Bad input: one clear message each, and the documented exit code.
 
-use crate::support::{Sandbox, has_tools, is_root, open_work, project, show, text, world};
+use crate::support::{Sandbox, project, show, text, world};
 use anyhow::{Context as _, ensure};
-use handler_testkit::{World, skip};
+use handler_testkit::World;
 use handler_types::api::ProviderRequest;
 use handler_types::provider::{Protocol, ProviderModel};
 use handler_types::sandbox::CreateSandbox;
@@ -10,14 +10,27 @@ use std::os::unix::fs::symlink;
 use std::process::Output;
 
 /// The one message of a failure: one line, perhaps a hint below; no trace, no nested dump.
-fn message(output: &Output, code: i32) -> anyhow::Result<String> {
+pub(crate) fn message(output: &Output, code: i32) -> anyhow::Result<String> {
     let told = show(&output.stderr);
-    ensure!(output.status.code() == Some(code), "{:?}, not {code}: {told}", output.status);
+    ensure!(
+        output.status.code() == Some(code),
+        "{:?}, not {code}: {told}",
+        output.status
+    );
     let lines: Vec<&str> = told.lines().collect();
-    ensure!(!lines.is_empty() && lines.len() <= 2, "not one message: {told}");
+    ensure!(
+        !lines.is_empty() && lines.len() <= 2,
+        "not one message: {told}"
+    );
     ensure!(lines[0].starts_with("handler: "), "{told}");
-    ensure!(lines.get(1).is_none_or(|line| line.starts_with("hint: ")), "{told}");
-    ensure!(!told.contains("panicked") && !told.contains("Error {") && lines[0].len() < 600, "{told}");
+    ensure!(
+        lines.get(1).is_none_or(|line| line.starts_with("hint: ")),
+        "{told}"
+    );
+    ensure!(
+        !told.contains("panicked") && !told.contains("Error {") && lines[0].len() < 600,
+        "{told}"
+    );
     Ok(told)
 }
 
@@ -25,64 +38,120 @@ fn model(world: &World) -> ProviderRequest {
     ProviderRequest {
         name: "fake".into(),
         endpoints: [(Protocol::OpenaiChat, "http://127.0.0.1:9/v1".to_owned())].into(),
-        models: vec![ProviderModel { id: "m".into(), ..Default::default() }],
+        models: vec![ProviderModel {
+            id: "m".into(),
+            ..Default::default()
+        }],
         key: Some(format!("sk-{}", world.scratch().mark())),
         ..Default::default()
     }
 }
 
 #[tokio::test]
-async fn an_unknown_harness_and_a_missing_provider_are_named_with_what_to_do() -> anyhow::Result<()> {
+async fn an_unknown_harness_and_a_missing_provider_are_named_with_what_to_do() -> anyhow::Result<()>
+{
     let world = world().await?;
     let none = world.cli(&["run", "x"]).await?;
     let told = message(&none, none.status.code().unwrap_or(-1))?;
     assert!([2, 3].contains(&none.status.code().unwrap_or(-1)), "{told}");
     world.client().add_provider(&model(&world)).await?;
-    let unknown = world.cli(&["run", "--harness", "nope", "--provider", "fake", "x"]).await?;
+    let unknown = world
+        .cli(&["run", "--harness", "nope", "--provider", "fake", "x"])
+        .await?;
     let told = message(&unknown, unknown.status.code().unwrap_or(-1))?;
-    assert!([2, 3, 4].contains(&unknown.status.code().unwrap_or(-1)), "{told}");
-    assert!(told.contains("nope") && told.contains("pi") && told.contains("claude-code"), "{told}");
-    let missing = world.cli(&["run", "--harness", "pi", "--provider", "nobody", "x"]).await?;
+    assert!(
+        [2, 3, 4].contains(&unknown.status.code().unwrap_or(-1)),
+        "{told}"
+    );
+    assert!(
+        told.contains("nope") && told.contains("pi") && told.contains("claude-code"),
+        "{told}"
+    );
+    let missing = world
+        .cli(&["run", "--harness", "pi", "--provider", "nobody", "x"])
+        .await?;
     let told = message(&missing, 3)?;
-    assert!(told.contains("nobody") && told.contains("handler provider add"), "{told}");
-    let absent = world.cli(&["run", "--harness", "pi", "--provider", "fake", "x"]).await?;
+    assert!(
+        told.contains("nobody") && told.contains("handler provider add"),
+        "{told}"
+    );
+    let absent = world
+        .cli(&["run", "--harness", "pi", "--provider", "fake", "x"])
+        .await?;
     let told = message(&absent, 3)?;
     assert!(told.contains("handler harness install pi"), "{told}");
-    let install = world.cli(&["--quiet", "harness", "install", "nope"]).await?;
+    let install = world
+        .cli(&["--quiet", "harness", "install", "nope"])
+        .await?;
     let told = message(&install, install.status.code().unwrap_or(-1))?;
     assert!(told.contains("nope"), "{told}");
-    let template = world.cli(&["provider", "add", "x", "--from", "nope", "--no-key"]).await?;
+    let template = world
+        .cli(&["provider", "add", "x", "--from", "nope", "--no-key"])
+        .await?;
     let told = message(&template, 2)?;
-    assert!(told.contains("nope") && told.contains("anthropic"), "{told}");
+    assert!(
+        told.contains("nope") && told.contains("anthropic"),
+        "{told}"
+    );
     Ok(())
 }
 
 #[tokio::test]
-async fn a_broken_provider_file_is_listed_with_its_line_and_breaks_no_other() -> anyhow::Result<()> {
+async fn a_broken_provider_file_is_listed_with_its_line_and_breaks_no_other() -> anyhow::Result<()>
+{
     let world = world().await?;
     world.client().add_provider(&model(&world)).await?;
     let folder = world.scratch().folder("config").join("providers");
     let good = std::fs::read_to_string(folder.join("fake.toml"))?;
-    std::fs::write(folder.join("torn.toml"), "apiVersion = \"handler/v1\nendpoints")?;
-    std::fs::write(folder.join("typo.toml"), format!("descripton = \"x\"\n{good}"))?;
+    std::fs::write(
+        folder.join("torn.toml"),
+        "apiVersion = \"handler/v1\nendpoints",
+    )?;
+    std::fs::write(
+        folder.join("typo.toml"),
+        format!("descripton = \"x\"\n{good}"),
+    )?;
     std::fs::write(folder.join("bytes.toml"), [0xff, 0xfe, 0])?;
     let listed = world.cli_ok(&["provider", "list"]).await?;
-    let line = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    let line = |name: &str| {
+        listed
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_default()
+    };
     assert!(line("fake").contains("ready"), "{listed}");
-    assert!(line("torn").contains("invalid") && line("torn").contains("torn.toml:"), "{listed}");
+    assert!(
+        line("torn").contains("invalid") && line("torn").contains("torn.toml:"),
+        "{listed}"
+    );
     assert!(line("bytes").contains("invalid"), "{listed}");
     let typo = line("typo");
-    assert!(typo.contains("descripton") && typo.contains("did you mean `description`"), "{listed}");
+    assert!(
+        typo.contains("descripton") && typo.contains("did you mean `description`"),
+        "{listed}"
+    );
     for name in ["torn", "typo", "bytes"] {
-        let used = world.cli(&["run", "--harness", "pi", "--provider", name, "x"]).await?;
+        let used = world
+            .cli(&["run", "--harness", "pi", "--provider", name, "x"])
+            .await?;
         let told = message(&used, 3)?;
         assert!(told.contains(&format!("{name}.toml")), "{told}");
     }
     let folders = world.scratch().folder("config").join("folders.toml");
     std::fs::write(&folders, "rots = [\"~/code\"]\n")?;
-    let up = world.cli(&["sandbox", "up", "--folder", world.work().to_str().context("text")?]).await?;
+    let up = world
+        .cli(&[
+            "sandbox",
+            "up",
+            "--folder",
+            world.work().to_str().context("text")?,
+        ])
+        .await?;
     let told = message(&up, 3)?;
-    assert!(told.contains("folders.toml:1") && told.contains("did you mean `roots`"), "{told}");
+    assert!(
+        told.contains("folders.toml:1") && told.contains("did you mean `roots`"),
+        "{told}"
+    );
     Ok(())
 }
 
@@ -103,24 +172,56 @@ async fn a_folder_outside_the_work_folders_is_refused_however_it_is_named() -> a
         async move { world.cli(&["sandbox", "up", "--folder", &folder]).await }
     };
     for folder in [
-        text(&outside)?, text(&hidden)?, text(&home)?, text(world.work().join("link"))?, text(world.work().join("root"))?,
-        text(world.work().join("../outside"))?, text(world.work().join("link/../outside"))?, "/".into(), "/etc".into(),
-        "/proc".into(), "/tmp".into(), text(world.scratch().path())?, text(world.scratch().folder("state"))?,
+        text(&outside)?,
+        text(&hidden)?,
+        text(&home)?,
+        text(world.work().join("link"))?,
+        text(world.work().join("root"))?,
+        text(world.work().join("../outside"))?,
+        text(world.work().join("link/../outside"))?,
+        "/".into(),
+        "/etc".into(),
+        "/proc".into(),
+        "/tmp".into(),
+        text(world.scratch().path())?,
+        text(world.scratch().folder("state"))?,
         text(world.scratch().folder("config"))?,
     ] {
         let told = message(&up(folder.clone()).await?, 3).with_context(|| folder.clone())?;
-        assert!(told.contains("folder") || told.contains("system"), "{folder}: {told}");
+        assert!(
+            told.contains("folder") || told.contains("system"),
+            "{folder}: {told}"
+        );
     }
     let told = message(&up(text(&outside)?).await?, 3)?;
     assert!(told.contains("handler folder add"), "{told}");
     message(&up(text(world.work().join("nowhere"))?).await?, 2)?;
     message(&up(text(world.work().join("file"))?).await?, 2)?;
     let mount = format!("{}:/data", outside.display());
-    message(&world.cli(&["sandbox", "up", "--no-folder", "--mount", &mount]).await?, 3)?;
-    for target in ["/etc", "/proc/x", "/usr", "/", "relative", "/run/handler", "/dev", "/home/agent/../../etc"] {
+    message(
+        &world
+            .cli(&["sandbox", "up", "--no-folder", "--mount", &mount])
+            .await?,
+        3,
+    )?;
+    for target in [
+        "/etc",
+        "/proc/x",
+        "/usr",
+        "/",
+        "relative",
+        "/run/handler",
+        "/dev",
+        "/home/agent/../../etc",
+    ] {
         let mount = format!("{}:{target}", world.work().display());
-        let refused = world.cli(&["sandbox", "up", "--no-folder", "--mount", &mount]).await?;
-        ensure!([2, 3].contains(&refused.status.code().unwrap_or(-1)), "{target}: {refused:?}");
+        let refused = world
+            .cli(&["sandbox", "up", "--no-folder", "--mount", &mount])
+            .await?;
+        ensure!(
+            [2, 3].contains(&refused.status.code().unwrap_or(-1)),
+            "{target}: {refused:?}"
+        );
         message(&refused, refused.status.code().unwrap_or(-1))?;
     }
     assert!(world.client().sandboxes("", 9).await?.items.is_empty());
@@ -129,17 +230,26 @@ async fn a_folder_outside_the_work_folders_is_refused_however_it_is_named() -> a
 }
 
 #[tokio::test]
-async fn a_link_to_a_project_is_resolved_and_swapping_it_later_shows_nothing_else() -> anyhow::Result<()> {
+async fn a_link_to_a_project_is_resolved_and_swapping_it_later_shows_nothing_else()
+-> anyhow::Result<()> {
     let world = world().await?;
     let real = project(&world, "real project ü 漢字 'q'")?;
     std::fs::write(real.join("file"), "real")?;
     let link = world.work().join("link");
     symlink(&real, &link)?;
-    let name = world.cli_ok(&["sandbox", "up", "--folder", link.to_str().context("text")?]).await?;
-    let sandbox = Sandbox { client: world.client(), id: name.trim().into() };
+    let name = world
+        .cli_ok(&["sandbox", "up", "--folder", link.to_str().context("text")?])
+        .await?;
+    let sandbox = Sandbox {
+        client: world.client(),
+        id: name.trim().into(),
+    };
     let view = world.client().sandbox(&sandbox.id).await?;
     assert_eq!(view.scope, Some(text(&real)?));
-    assert_eq!(sandbox.out("pwd; cat file").await?, format!("{}\nreal", real.display()));
+    assert_eq!(
+        sandbox.out("pwd; cat file").await?,
+        format!("{}\nreal", real.display())
+    );
     // Hidden in the home: no folder that may be given.
     let secret = world.scratch().folder("home").join(".secret");
     std::fs::create_dir(&secret)?;
@@ -166,7 +276,12 @@ async fn a_link_to_a_project_is_resolved_and_swapping_it_later_shows_nothing_els
     let flipping = world.work().join("flip");
     symlink(&aside, &flipping)?;
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let (until, at, good, bad) = (stop.clone(), flipping.clone(), aside.clone(), secret.clone());
+    let (until, at, good, bad) = (
+        stop.clone(),
+        flipping.clone(),
+        aside.clone(),
+        secret.clone(),
+    );
     let flipper = std::thread::spawn(move || {
         let fresh = at.with_extension("new");
         while !until.load(std::sync::atomic::Ordering::SeqCst) {
@@ -178,7 +293,10 @@ async fn a_link_to_a_project_is_resolved_and_swapping_it_later_shows_nothing_els
     });
     let mut made = 0;
     for _ in 0..40 {
-        let spec = CreateSandbox { scope: Some(text(&flipping)?), ..Default::default() };
+        let spec = CreateSandbox {
+            scope: Some(text(&flipping)?),
+            ..Default::default()
+        };
         if let Ok(sandbox) = Sandbox::up(&world, &spec).await {
             made += 1;
             assert_eq!(sandbox.out("cat file").await?, "real");
@@ -199,7 +317,15 @@ async fn wrong_usage_is_told_in_one_line_with_exit_code_2() -> anyhow::Result<()
         &["sandbox", "up", "--no-folder", "--env", "NOVALUE"],
         &["sandbox", "up", "--no-folder", "--secret", "TOKEN=x"],
         &["sandbox", "up", "--no-folder", "--mount", "x"],
-        &["sandbox", "up", "--no-folder", "--network", "none", "--allow", "a.com:1"],
+        &[
+            "sandbox",
+            "up",
+            "--no-folder",
+            "--network",
+            "none",
+            "--allow",
+            "a.com:1",
+        ],
         &["sandbox", "up", "--no-folder", "--memory", "lots"],
         &["sandbox", "up", "--no-folder", "--memory", "1"],
         &["sandbox", "up", "--no-folder", "--backend", "nope"],
@@ -208,125 +334,28 @@ async fn wrong_usage_is_told_in_one_line_with_exit_code_2() -> anyhow::Result<()
         &["sandbox", "cp", "a", "b"],
         &["no-such-command"],
         &["secret", "set", "../evil"],
-        &["provider", "add", "Bad Name", "--from", "anthropic", "--no-key"],
+        &[
+            "provider",
+            "add",
+            "Bad Name",
+            "--from",
+            "anthropic",
+            "--no-key",
+        ],
     ] {
         let output = world.cli(args).await?;
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", show(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{args:?}: {}",
+            show(&output.stderr)
+        );
         let told = show(&output.stderr);
-        assert!(!told.is_empty() && !told.contains("panicked"), "{args:?}: {told}");
+        assert!(
+            !told.is_empty() && !told.contains("panicked"),
+            "{args:?}: {told}"
+        );
     }
     assert!(world.client().sandboxes("", 9).await?.items.is_empty());
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_port_in_use_and_a_second_daemon_are_told_in_one_message() -> anyhow::Result<()> {
-    let world = world().await?;
-    let second = tokio::process::Command::from(serve(&world, "0")).output().await?;
-    let told = message(&second, 1)?;
-    let pid = world.daemon_pid().context("it runs")?.to_string();
-    assert!(told.contains(&pid) && told.contains("handler daemon stop"), "{told}");
-    // The first one was not disturbed.
-    assert_eq!(world.client().health().await?.pid.to_string(), pid);
-    let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
-    let port = taken.local_addr()?.port().to_string();
-    let other = World::builder().prepare()?;
-    let refused = tokio::process::Command::from(serve(&other, &port)).output().await?;
-    let told = message(&refused, 1)?;
-    assert!(told.contains(&port) && told.contains("--port"), "{told}");
-    let by_hand = other_start(&other, &port).await?;
-    assert!(show(&by_hand.stderr).contains("--port"), "{by_hand:?}");
-    assert_eq!(by_hand.status.code(), Some(1));
-    let mut wrong = other.command();
-    wrong.args(["serve"]).env("HANDLER_PORT", "many");
-    let told = message(&tokio::process::Command::from(wrong).output().await?, 1)?;
-    assert!(told.contains("HANDLER_PORT") && told.contains("many"), "{told}");
-    assert!(other.leftovers().is_empty(), "{:?}", other.leftovers());
-    Ok(())
-}
-
-fn serve(world: &World, port: &str) -> std::process::Command {
-    let mut command = world.command();
-    command.args(["serve", "--port", port]);
-    command
-}
-
-/// `handler daemon start` on a port that is taken.
-async fn other_start(world: &World, port: &str) -> anyhow::Result<Output> {
-    let mut command = world.command();
-    command.args(["daemon", "start"]).env("HANDLER_PORT", port);
-    Ok(tokio::process::Command::from(command).output().await?)
-}
-
-#[tokio::test]
-async fn a_folder_that_others_can_write_is_refused() -> anyhow::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let world = World::builder().prepare()?;
-    let config = world.scratch().folder("config");
-    std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o777))?;
-    let told = message(&tokio::process::Command::from(serve(&world, "0")).output().await?, 1)?;
-    assert!(told.contains("written by others") && told.contains("chmod"), "{told}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_full_disk_is_told_in_one_message_and_works_again_when_there_is_room() -> anyhow::Result<()> {
-    const NAME: &str = "a_full_disk_is_told_in_one_message";
-    if !is_root() {
-        skip(NAME, "only root can mount a small file system");
-        return Ok(());
-    }
-    if !has_tools(NAME, &["dd"]) {
-        return Ok(());
-    }
-    let mut world = World::builder().prepare()?;
-    let state = world.scratch().folder("state");
-    let options = c"size=4m,mode=0700";
-    let flags = rustix::mount::MountFlags::empty();
-    if let Err(error) = rustix::mount::mount("hw-small", &state, "tmpfs", flags, options) {
-        skip(NAME, &format!("nothing can be mounted: {error}"));
-        return Ok(());
-    }
-    let filler = state.join("filler");
-    let fill = || {
-        let mut file = std::fs::File::create(&filler)?;
-        let block = [1_u8; 4096];
-        while std::io::Write::write_all(&mut file, &block).is_ok() {}
-        while std::io::Write::write_all(&mut file, &block[..1]).is_ok() {}
-        anyhow::Ok(())
-    };
-    // Full before the first start: the daemon says so and ends.
-    fill()?;
-    let told = message(&tokio::process::Command::from(serve(&world, "0")).output().await?, 1)?;
-    assert!(told.to_lowercase().contains("space") || told.contains("full"), "{told}");
-    std::fs::remove_file(&filler)?;
-    world.start_daemon().await?;
-    open_work(&world).await?;
-    let sandbox = Sandbox::plain(&world).await?;
-    sandbox.out("echo before > ~/file").await?;
-    fill()?;
-    let up = world.cli(&["sandbox", "up", "--no-folder", "--name", "late"]).await?;
-    let told = message(&up, 1)?;
-    assert!(told.to_lowercase().contains("space"), "{told}");
-    let exec = world.cli(&["sandbox", "exec", &sandbox.id, "--", "true"]).await?;
-    if !exec.status.success() {
-        let told = message(&exec, 1)?;
-        assert!(told.contains("space"), "{told}");
-    }
-    let copied = world.cli(&["sandbox", "cp", "/bin/sh", &format!("{}:/home/agent/sh", sandbox.id)]).await?;
-    let told = message(&copied, 1)?;
-    assert!(told.contains("space"), "{told}");
-    assert_eq!(world.client().sandboxes("", 9).await?.items.len(), 1);
-    // Room can be made by removing a sandbox, also when there is none left for a note of it.
-    let second = world.client().sandbox(&sandbox.id).await?;
-    assert_eq!(second.state, handler_types::sandbox::SandboxState::Running);
-    world.cli_ok(&["sandbox", "down", &sandbox.id]).await?;
-    assert_eq!(world.client().sandboxes("", 9).await?.items.len(), 0);
-    std::fs::remove_file(&filler)?;
-    world.cli_ok(&["sandbox", "up", "--no-folder", "--name", "late"]).await?;
-    world.cli_ok(&["sandbox", "exec", "late", "--", "true"]).await?;
-    world.cli_ok(&["sandbox", "down", "late"]).await?;
-    world.stop_daemon().await?;
-    rustix::mount::unmount(&state, rustix::mount::UnmountFlags::DETACH)?;
     Ok(())
 }

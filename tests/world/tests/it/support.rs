@@ -136,10 +136,7 @@ impl Sandbox {
     /// The stream of a process, from an offset or from the first byte still kept.
     pub(crate) async fn attach(&self, process: u32, from: Option<u64>) -> anyhow::Result<Feed> {
         let from = from.map_or_else(String::new, |from| format!("?from={from}"));
-        let path = format!(
-            "/v1/sandboxes/{}/processes/{process}/attach{from}",
-            self.id
-        );
+        let path = format!("/v1/sandboxes/{}/processes/{process}/attach{from}", self.id);
         let mut socket = self.client.socket(&path, "process.v1").await?;
         match socket.next().await {
             SocketMessage::Text(first) => match serde_json::from_str(&first)? {
@@ -200,9 +197,7 @@ impl Feed {
                 StreamEvent::Closed { reason } => Ok(Piece::Closed(reason)),
                 StreamEvent::Attached { .. } => anyhow::bail!("attached twice"),
             },
-            SocketMessage::Closed { code, reason } => {
-                Ok(Piece::Closed(format!("{code} {reason}")))
-            }
+            SocketMessage::Closed { code, reason } => Ok(Piece::Closed(format!("{code} {reason}"))),
         }
     }
 
@@ -241,7 +236,10 @@ impl Feed {
 
     /// Sends a command.
     pub(crate) async fn send(&mut self, command: &StreamCommand) -> anyhow::Result<()> {
-        Ok(self.socket.send_text(serde_json::to_string(command)?).await?)
+        Ok(self
+            .socket
+            .send_text(serde_json::to_string(command)?)
+            .await?)
     }
 }
 
