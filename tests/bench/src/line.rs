@@ -14,6 +14,8 @@ pub(crate) enum Unit {
     Mib,
     /// 10^6 bytes a second.
     MbPerS,
+    /// Milliseconds for 10^9 bytes.
+    MsPerGb,
 }
 
 impl fmt::Display for Unit {
@@ -23,6 +25,7 @@ impl fmt::Display for Unit {
             Self::Us => "µs",
             Self::Mib => "MiB",
             Self::MbPerS => "MB/s",
+            Self::MsPerGb => "ms/GB",
         })
     }
 }

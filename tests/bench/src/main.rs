@@ -21,6 +21,7 @@ mod measure;
 mod memory;
 mod origin;
 mod peers;
+mod processor;
 mod relay;
 mod rows;
 mod table;

@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+/// The pause before each start that is measured. What the one before left to the kernel (dying namespaces,
+/// a cgroup lock that stays cheap for a moment after it was taken) must not be in the next one's time.
+pub(crate) const REST: Duration = Duration::from_millis(40);
+
 /// Both sides' samples, in the order in which they were taken.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {

@@ -61,6 +61,13 @@ impl Relay {
     }
 }
 
+impl Relay {
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
 impl Drop for Relay {
     fn drop(&mut self) {
         self.0.kill().ok();

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::line::{Line, Unit};
-use crate::measure::{ms_since, pairs, series};
+use crate::measure::{REST, ms_since, pairs, series};
 use crate::peers;
 use anyhow::{Context as _, ensure};
 use handler_drivers::native::{BACKEND, NativeConfig, NativeDriver};
@@ -30,7 +30,10 @@ pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
     let rounds = context.pick(150, 8);
     let line = match context.bwrap() {
         Ok(()) => {
-            let bwrap = async || peers::first_output(&mut peers::bwrap(&["echo", "hi"]));
+            let bwrap = async || {
+                tokio::time::sleep(REST).await;
+                peers::first_output(&mut peers::bwrap(&["echo", "hi"]))
+            };
             let pairs = pairs(3, rounds, ours, bwrap).await?;
             line(&pairs.ours).against("bwrap", &pairs.theirs)
         }
@@ -50,6 +53,7 @@ fn line(samples: &[f64]) -> Line {
 
 async fn start_once(driver: &NativeDriver, scratch: &Scratch) -> anyhow::Result<f64> {
     let plan = plan(scratch)?;
+    tokio::time::sleep(REST).await;
     let began = Instant::now();
     let instance = driver.start(&plan).await?;
     let greeted =

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::line::{Bound, Line, Target, Unit};
 use crate::measure::{Pairs, ms_since, pairs};
 use crate::origin::{Origin, Wire};
+use crate::processor::used_ms;
 use crate::relay::Relay;
 use anyhow::{Context as _, ensure};
 use handler_types::network::{Enforcement, HOST_ALIAS, NetworkPolicy};
@@ -25,9 +26,16 @@ struct Ways {
     filter: PathBuf,
     relay: PathBuf,
     target: String,
+    filter_pid: u32,
+    relay_pid: u32,
 }
 
 impl Ways {
+    /// What filter and relay have used of the processor.
+    fn processor_ms(&self) -> anyhow::Result<(f64, f64)> {
+        Ok((used_ms(self.filter_pid)?, used_ms(self.relay_pid)?))
+    }
+
     fn plain(&self) -> anyhow::Result<UnixStream> {
         connect(&self.relay)
     }
@@ -78,20 +86,24 @@ pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
     };
     let view = sandbox::create(&client, Some(network)).await?;
     let run = world.scratch().folder("run");
+    let relay = Relay::start(&run.join("relay.sock"), &origin.address())?;
     let ways = Ways {
         filter: run.join("eg").join(view.id.as_str()).join("proxy.sock"),
         relay: run.join("relay.sock"),
         target,
+        filter_pid: sandbox::filter_pid(&world)?,
+        relay_pid: relay.pid(),
     };
-    let _relay = Relay::start(&ways.relay, &origin.address())?;
     let mut lines = throughput(context, &ways).await?;
     lines.extend(latency(context, &ways).await?);
     Ok(lines)
 }
 
 async fn throughput(context: &Context, ways: &Ways) -> anyhow::Result<Vec<Line>> {
-    let amount: u64 = context.pick(512 << 20, 16 << 20);
-    let rounds = context.pick(9, 2);
+    // Many short rounds: a busy moment of the machine then falls on both sides.
+    let amount: u64 = context.pick(64 << 20, 16 << 20);
+    let rounds = context.pick(60, 2);
+    let before = ways.processor_ms()?;
     let down = pairs(
         1,
         rounds,
@@ -99,6 +111,7 @@ async fn throughput(context: &Context, ways: &Ways) -> anyhow::Result<Vec<Line>>
         async || Wire::new(ways.plain()?).download(amount),
     )
     .await?;
+    let between = ways.processor_ms()?;
     let up = pairs(
         1,
         rounds,
@@ -106,14 +119,28 @@ async fn throughput(context: &Context, ways: &Ways) -> anyhow::Result<Vec<Line>>
         async || Wire::new(ways.plain()?).upload(amount),
     )
     .await?;
-    let line = |id: &str, what: &str, pairs: &Pairs| {
+    let after = ways.processor_ms()?;
+    let rate = |id: &str, what: &str, pairs: &Pairs| {
         Line::new(id, what, Unit::MbPerS, &pairs.ours)
             .against("plain relay", &pairs.theirs)
             .promised(Target::Ratio(Bound::AtLeast(0.8)))
     };
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let gigabytes = amount as f64 * (rounds + 1) as f64 / 1e9;
+    let cost = |id: &str, from: (f64, f64), to: (f64, f64)| {
+        Line::new(
+            id,
+            "  processor time",
+            Unit::MsPerGb,
+            &[(to.0 - from.0) / gigabytes],
+        )
+        .against("plain relay", &[(to.1 - from.1) / gigabytes])
+    };
     Ok(vec![
-        line("egress/down", "egress tunnel, to the sandbox", &down),
-        line("egress/up", "egress tunnel, from the sandbox", &up),
+        rate("egress/down", "egress tunnel, to the sandbox", &down),
+        cost("egress/down-cost", before, between),
+        rate("egress/up", "egress tunnel, from the sandbox", &up),
+        cost("egress/up-cost", between, after),
     ])
 }
 

@@ -1,6 +1,6 @@
 //! Sandboxes over the API, as the rows use them.
 
-use crate::measure::ms_since;
+use crate::measure::{REST, ms_since};
 use anyhow::{Context as _, ensure};
 use handler_client::Client;
 use handler_testkit::World;
@@ -58,11 +58,12 @@ pub(crate) async fn exec(client: &Client, id: &str, argv: &[&str]) -> anyhow::Re
     Ok(result)
 }
 
-/// Makes a sandbox, runs `echo hi` in it, removes it.
+/// Makes a sandbox after a pause, runs `echo hi` in it, removes it.
 pub(crate) async fn start_once(
     client: &Client,
     network: Option<NetworkPolicy>,
 ) -> anyhow::Result<Start> {
+    tokio::time::sleep(REST).await;
     let began = Instant::now();
     let sandbox = create(client, network).await?;
     let create = ms_since(began);

@@ -3,7 +3,7 @@
 use super::sandbox::{Start, start_once};
 use crate::context::Context;
 use crate::line::{Bound, Line, Target, Unit};
-use crate::measure::{Pairs, pairs};
+use crate::measure::{Pairs, REST, pairs};
 use crate::peers;
 use handler_client::Client;
 use std::process::Command;
@@ -87,5 +87,9 @@ async fn rounds_against(
         parts.push(start);
         Ok(start.to_output())
     };
-    pairs(2, rounds, ours, async || peers::first_output(&mut peer())).await
+    let theirs = async || {
+        tokio::time::sleep(REST).await;
+        peers::first_output(&mut peer())
+    };
+    pairs(2, rounds, ours, theirs).await
 }
