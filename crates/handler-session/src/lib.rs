@@ -17,8 +17,8 @@ pub mod testing;
 
 pub use crate::attach::{ViewerEvent, ViewerGone, ViewerReceiver, ViewerSender};
 pub use crate::core::{
-    Choice, MAX_PROMPT, SessionConfig, SessionCore, SessionError, SessionHandle, StartError,
-    StartKind,
+    Buried, Choice, MAX_PROMPT, SessionConfig, SessionCore, SessionError, SessionHandle,
+    StartError, StartKind,
 };
 pub use crate::disk::CrashPoint;
 pub use crate::live::{PendingKind, PendingPermission, StartFailure, StartFailureKind};

@@ -7,4 +7,4 @@ mod start;
 pub use crate::owner::Choice;
 pub use config::{SessionConfig, SessionError, StartError, StartKind};
 pub use handle::{MAX_PROMPT, SessionHandle};
-pub use start::SessionCore;
+pub use start::{Buried, SessionCore};

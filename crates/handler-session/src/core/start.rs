@@ -18,6 +18,17 @@ use tokio::sync::{mpsc, watch};
 #[derive(Debug, Clone, Copy)]
 pub struct SessionCore;
 
+/// What is known of a session after its books were closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Buried {
+    /// Number of the last event.
+    pub last_seq: u64,
+    /// There was a turn.
+    pub had_turn: bool,
+    /// How the last turn ended.
+    pub last_stop_reason: Option<String>,
+}
+
 impl SessionCore {
     /// Starts a session on a running agent process. Returns as soon as its files are ready; wait with
     /// [`SessionHandle::ready`] for the agent.
@@ -111,7 +122,7 @@ impl SessionCore {
 
     /// Closes the books of a session whose agent is gone without this program having seen it go: an open
     /// turn and open questions are logged as ended, and the session as stopped. Does nothing when the log
-    /// says so already. Returns the number of the last event.
+    /// says so already.
     ///
     /// # Errors
     /// [`StartError::Disk`].
@@ -120,7 +131,7 @@ impl SessionCore {
         redactor: Redactor,
         how: StopHow,
         detail: &str,
-    ) -> Result<u64, StartError> {
+    ) -> Result<Buried, StartError> {
         let log = open_log(dir).await?;
         let (mut state, generation) = last_state(dir, &log)?;
         if bury(&mut state, &log, &redactor, how, detail)? {
@@ -133,7 +144,11 @@ impl SessionCore {
                 CrashPoint::default(),
             )?;
         }
-        Ok(log.last_seq())
+        Ok(Buried {
+            last_seq: log.last_seq(),
+            had_turn: state.had_turn,
+            last_stop_reason: state.last_stop_reason,
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::app::providers;
 use crate::app::secrets;
 use crate::http::problem::{ApiError, ApiResult, chain};
 use crate::state::App;
-use handler_session::{SessionCore, SessionHandle, StartKind};
+use handler_session::{Buried, SessionCore, SessionHandle, StartKind};
 use handler_store::Redactor;
 use handler_store::rows::{SessionPatch, SessionRow};
 use handler_types::ProblemCode;
@@ -129,16 +129,29 @@ async fn put_away(app: &Arc<App>, row: &SessionRow) {
     let redactor = Redactor::new(redact(app, row).await);
     let folder = folder(app, &row.id);
     let why = "its sandbox ended while the daemon was away";
-    if let Err(error) = SessionCore::bury(&folder, redactor, StopHow::Error, why).await {
-        tracing::error!(session = %row.id, error = %chain(&error), "its log could not be closed");
-    }
-    let patch = SessionPatch {
+    let mut patch = SessionPatch {
         state: Some(SessionState::Stopped),
         ..Default::default()
     };
+    match SessionCore::bury(&folder, redactor, StopHow::Error, why).await {
+        Ok(buried) => patch.document = told_by_the_log(row, &buried, why),
+        Err(error) => {
+            tracing::error!(session = %row.id, error = %chain(&error), "its log could not be closed");
+        }
+    }
     if let Err(error) = app.store.sessions().update(&row.id, patch).await {
         tracing::error!(session = %row.id, %error, "it could not be marked stopped");
     }
+}
+
+/// The row's document with what happened after it was written last.
+fn told_by_the_log(row: &SessionRow, buried: &Buried, why: &str) -> Option<serde_json::Value> {
+    let mut doc = SessionDoc::read(row).ok()?;
+    doc.last_seq = buried.last_seq;
+    doc.had_turn |= buried.had_turn;
+    doc.last_stop_reason.clone_from(&buried.last_stop_reason);
+    doc.error = Some(why.to_owned());
+    Some(doc.to_json())
 }
 
 /// Removes sandboxes that live only as long as something that is gone: installations, dead sessions.
