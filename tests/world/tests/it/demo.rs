@@ -2,6 +2,7 @@
 
 use crate::harness::shared;
 use crate::sessions::Stage;
+use crate::sessions::typed::Typed;
 use handler_testkit::World;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ async fn the_demo_runs_in_an_empty_home_and_again() -> anyhow::Result<()> {
     shows_and_proves(&world).await?;
     let file = home.join("handler-demo").join("hello.txt");
     assert!(file.is_file(), "the agent's file is left to be looked at");
-    shows_and_proves(&world).await?;
+    on_a_terminal(&world)?;
 
     assert_eq!(
         world.client().providers().await?,
@@ -29,6 +30,14 @@ async fn the_demo_runs_in_an_empty_home_and_again() -> anyhow::Result<()> {
     );
     assert_eq!(world.client().secrets().await?, [], "and its key");
     world.assert_clean(LONG).await
+}
+
+/// Once more where a person sees it: in colour, and it ends by itself.
+fn on_a_terminal(world: &World) -> anyhow::Result<()> {
+    let mut demo = Typed::on_terminal(world, &world.work(), &["demo"])?;
+    assert_eq!(demo.ends()?, 0, "{}", demo.shown);
+    assert!(demo.shown.contains("(a stand-in)"), "{}", demo.shown);
+    Ok(())
 }
 
 async fn shows_and_proves(world: &World) -> anyhow::Result<()> {

@@ -6,11 +6,12 @@ mod by_hand;
 mod crash;
 mod ends;
 mod log;
+mod lost;
 mod refused;
 mod resumed;
 mod stage;
 mod together;
-mod typed;
+pub(crate) mod typed;
 mod viewer;
 mod watched;
 

@@ -1,12 +1,14 @@
 //! A program at work that a person watches, interrupts or answers: output read as it comes.
 
-use crate::sessions::stage::{LONG, Stage};
+use crate::sessions::stage::LONG;
 use anyhow::{Context as _, bail};
+use handler_testkit::World;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -21,10 +23,10 @@ pub(crate) struct Typed {
 }
 
 impl Typed {
-    /// Starts it in the project folder, its output in a pipe.
-    pub(crate) fn piped(stage: &Stage, args: &[&str]) -> anyhow::Result<Self> {
-        let mut command = stage.world.command();
-        command.args(args).current_dir(&stage.project);
+    /// Starts it in a folder, its output in a pipe.
+    pub(crate) fn piped(world: &World, folder: &Path, args: &[&str]) -> anyhow::Result<Self> {
+        let mut command = world.command();
+        command.args(args).current_dir(folder);
         command.stdin(Stdio::null());
         let (reader, writer) = std::io::pipe()?;
         command.stdout(writer.try_clone()?).stderr(writer);
@@ -39,15 +41,15 @@ impl Typed {
         })
     }
 
-    /// Starts it in the project folder on a terminal of its own.
-    pub(crate) fn on_terminal(stage: &Stage, args: &[&str]) -> anyhow::Result<Self> {
+    /// Starts it in a folder on a terminal of its own.
+    pub(crate) fn on_terminal(world: &World, folder: &Path, args: &[&str]) -> anyhow::Result<Self> {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
         grantpt(&terminal)?;
         unlockpt(&terminal)?;
         let name = ptsname(&terminal, Vec::new())?.into_string()?;
         let side = OwnedFd::from(File::options().read(true).write(true).open(name)?);
-        let mut command = stage.world.command();
-        command.args(args).current_dir(&stage.project);
+        let mut command = world.command();
+        command.args(args).current_dir(folder);
         command.stdin(side.try_clone()?).stdout(side.try_clone()?);
         command.stderr(side);
         let child = command.spawn()?;

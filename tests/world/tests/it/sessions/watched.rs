@@ -13,7 +13,11 @@ async fn a_question_is_answered_at_the_terminal() -> anyhow::Result<()> {
     };
     let write = |name: &str| format!("PLAN:write:{}|yes", stage.project.join(name).display());
     let task = write("typed.txt");
-    let mut run = Typed::on_terminal(&stage, &["run", "--permissions", "ask", &task])?;
+    let mut run = Typed::on_terminal(
+        &stage.world,
+        &stage.project,
+        &["run", "--permissions", "ask", &task],
+    )?;
     run.shows("type the number of an answer")?;
     assert!(
         run.shown.contains("? ") && run.shown.contains("1. "),
@@ -31,7 +35,7 @@ async fn a_question_is_answered_at_the_terminal() -> anyhow::Result<()> {
     assert_eq!(stage.read("typed.txt")?.trim_end(), "yes");
 
     // Another terminal: replay, then live; what is typed is a prompt, and its questions come here.
-    let mut attached = Typed::on_terminal(&stage, &["attach"])?;
+    let mut attached = Typed::on_terminal(&stage.world, &stage.project, &["attach"])?;
     attached.shows("typed.txt is written.")?;
     attached.enter(&write("refused.txt"))?;
     attached.shows("type the number of an answer")?;
@@ -63,7 +67,7 @@ async fn a_run_is_interrupted_and_another_outlives_its_daemon() -> anyhow::Resul
     let Some(mut stage) = Stage::set("watched run", &["pi"]).await? else {
         return Ok(());
     };
-    let mut run = Typed::piped(&stage, &["run", "PLAN:slow:3000"])?;
+    let mut run = Typed::piped(&stage.world, &stage.project, &["run", "PLAN:slow:3000"])?;
     run.shows("word3 ")?;
     run.interrupt()?;
     assert_eq!(run.ends()?, 1, "{}", run.shown);
@@ -74,7 +78,11 @@ async fn a_run_is_interrupted_and_another_outlives_its_daemon() -> anyhow::Resul
         run.shown
     );
 
-    let mut run = Typed::piped(&stage, &["run", "outlive PLAN:slow:150"])?;
+    let mut run = Typed::piped(
+        &stage.world,
+        &stage.project,
+        &["run", "outlive PLAN:slow:150"],
+    )?;
     run.shows("word20 ")?;
     stage.world.kill9()?;
     run.shows("connection lost")?;
