@@ -4,6 +4,7 @@ use super::choose::Choice;
 use crate::http::problem::{ApiError, ApiResult};
 use handler_base::clock::rfc3339;
 use handler_session::SessionFacts;
+use handler_store::Redactor;
 use handler_store::rows::SessionRow;
 use handler_types::ProblemCode;
 use handler_types::SandboxId;
@@ -24,9 +25,9 @@ pub(super) struct SessionDoc {
     pub(super) idle_timeout_secs: Option<u64>,
     #[serde(default)]
     pub(super) sandbox: Option<SandboxId>,
-    /// Not yet given to the agent.
+    /// Stands for a title until there is one: the beginning of the first prompt.
     #[serde(default)]
-    pub(super) first_prompt: Option<String>,
+    pub(super) first_line: Option<String>,
     #[serde(default)]
     pub(super) title: Option<String>,
     #[serde(default)]
@@ -57,7 +58,7 @@ impl SessionDoc {
                 .clamp(1, 7 * 24 * 3600),
             idle_timeout_secs: request.idle_timeout_secs,
             sandbox: None,
-            first_prompt: request.prompt.clone().filter(|p| !p.trim().is_empty()),
+            first_line: request.prompt.as_deref().map(first_line),
             title: request.title.clone(),
             acp_session_id: None,
             can_resume: false,
@@ -66,6 +67,16 @@ impl SessionDoc {
             harness_version: handler_harness::version_line(choice.descriptor),
             last_stop_reason: None,
             last_seq: 0,
+        }
+    }
+
+    /// Takes out what must not be written down.
+    pub(super) fn redact(&mut self, redactor: &Redactor) {
+        for text in [&mut self.title, &mut self.first_line]
+            .into_iter()
+            .flatten()
+        {
+            *text = redactor.redact(text).into_owned();
         }
     }
 
@@ -123,9 +134,7 @@ pub(super) fn view(row: &SessionRow, facts: Option<&SessionFacts>) -> ApiResult<
         network: doc.network,
         sandbox_id: doc.sandbox.filter(|_| is_live),
         acp_session_id: doc.acp_session_id,
-        title: doc
-            .title
-            .or_else(|| doc.first_prompt.as_deref().map(title_of)),
+        title: doc.title.or(doc.first_line),
         state,
         busy: facts.is_some_and(|f| f.busy),
         pending_permissions: facts.map_or(0, |f| f.pending_permissions),
@@ -141,7 +150,7 @@ pub(super) fn view(row: &SessionRow, facts: Option<&SessionFacts>) -> ApiResult<
 }
 
 /// The first line of a prompt, shortened.
-fn title_of(prompt: &str) -> String {
+fn first_line(prompt: &str) -> String {
     prompt
         .lines()
         .next()

@@ -3,6 +3,7 @@
 
 mod choose;
 mod doc;
+mod first_prompt;
 mod start;
 mod take_up;
 mod watch;
@@ -104,8 +105,8 @@ pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<Session
     }
     let choice = choose::choose(app, &request).await?;
     let now = handler_base::clock::now_ms();
-    let document = SessionDoc::new(&request, &choice);
-    let row = SessionRow {
+    let mut document = SessionDoc::new(&request, &choice);
+    let mut row = SessionRow {
         id: SessionId::from_random(handler_base::random::bytes()),
         scope,
         harness: choice.descriptor.name.clone(),
@@ -116,7 +117,9 @@ pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<Session
         updated_ms: now,
     };
     // Tried before anything is kept: a key without a value, a full disk.
-    start::check(app, &row, &document).await?;
+    let redactor = start::check(app, &row, &document, request.prompt.as_deref()).await?;
+    document.redact(&redactor);
+    row.document = document.to_json();
     app.store
         .sessions()
         .insert(row.clone())

@@ -1,7 +1,7 @@
 //! Starting a session's agent: at most one at a time, a new sandbox each time, undone when it fails.
 
 use super::doc::SessionDoc;
-use super::{change, folder, remove_sandboxes, store_error, watch};
+use super::{change, first_prompt, folder, remove_sandboxes, store_error, watch};
 use crate::app::agent::{AgentRequest, GuestAgent, PreparedAgent, prepare};
 use crate::app::sandboxes::engine_error;
 use crate::app::{harnesses, providers};
@@ -57,22 +57,30 @@ async fn prepared(app: &App, row: &SessionRow, doc: &SessionDoc) -> ApiResult<Pr
     .await
 }
 
-/// Whether it could start, as far as that can be told without making anything but its folder.
+/// Whether it could start, as far as that can be told without making anything but its folder with the first
+/// prompt in it. Gives what takes the session's secrets out of texts.
 ///
 /// # Errors
 /// What stands in the way; nothing is then left.
-pub(super) async fn check(app: &App, row: &SessionRow, doc: &SessionDoc) -> ApiResult<()> {
+pub(super) async fn check(
+    app: &App,
+    row: &SessionRow,
+    doc: &SessionDoc,
+    prompt: Option<&str>,
+) -> ApiResult<Redactor> {
     let folder = folder(app, &row.id);
+    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
     let made = handler_base::fs::create_private_dir(&folder)
+        .and_then(|()| prompt.map_or(Ok(()), |prompt| first_prompt::keep(&folder, prompt)))
         .map_err(|e| ApiError::new(ProblemCode::NoSpace, format!("no session folder: {e}")));
     let result = match made {
-        Ok(()) => prepared(app, row, doc).await.map(|_| ()),
+        Ok(()) => prepared(app, row, doc).await,
         Err(error) => Err(error),
     };
     if result.is_err() {
         std::fs::remove_dir_all(&folder).ok();
     }
-    result
+    Ok(Redactor::new(result?.redact))
 }
 
 /// The policy of a session's sandbox: what was said, and its model's hosts.
@@ -221,23 +229,13 @@ async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiRes
         ));
     }
     doc.take(&handle.state().borrow().clone());
-    give_first_prompt(&handle, doc).await;
+    // Known before the prompt is given: from here on an interrupted start is gone on with.
     save(app, &row.id, SessionState::Running, doc).await?;
+    if let Err(why) = first_prompt::give(&handle, &folder(app, &row.id)).await {
+        doc.error = Some(why);
+        save(app, &row.id, SessionState::Running, doc).await?;
+    }
     Ok(handle)
-}
-
-/// Gives the prompt the session was made with, once: what was logged before a crash is not given again.
-pub(super) async fn give_first_prompt(handle: &SessionHandle, doc: &mut SessionDoc) {
-    let Some(prompt) = doc.first_prompt.take() else {
-        return;
-    };
-    let has_begun = handle.state().borrow().had_turn;
-    if has_begun {
-        return;
-    }
-    if let Err(error) = handle.prompt(&prompt).await {
-        doc.error = Some(format!("the first prompt could not be given: {error}"));
-    }
 }
 
 /// What the session's core is built from.

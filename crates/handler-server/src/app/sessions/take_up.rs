@@ -2,8 +2,8 @@
 //! marked stopped; sandboxes that belong to nobody go.
 
 use super::doc::SessionDoc;
-use super::start::{self, SESSION_LABEL, config, give_first_prompt};
-use super::{folder, store_error, watch};
+use super::start::{self, SESSION_LABEL, config};
+use super::{first_prompt, folder, store_error, watch};
 use crate::app::agent::GuestAgent;
 use crate::app::providers;
 use crate::app::secrets;
@@ -93,16 +93,18 @@ async fn adopt(app: &Arc<App>, row: &SessionRow) -> ApiResult<bool> {
         .ready()
         .await
         .map_err(|e| ApiError::new(ProblemCode::BackendFailed, chain(&e)))?;
-    give_first_prompt(&handle, &mut doc).await;
-    let patch = SessionPatch {
-        document: Some(doc.to_json()),
-        ..Default::default()
-    };
-    app.store
-        .sessions()
-        .update(&row.id, patch)
-        .await
-        .map_err(store_error)?;
+    if let Err(why) = first_prompt::give(&handle, &folder(app, &row.id)).await {
+        doc.error = Some(why);
+        let patch = SessionPatch {
+            document: Some(doc.to_json()),
+            ..Default::default()
+        };
+        app.store
+            .sessions()
+            .update(&row.id, patch)
+            .await
+            .map_err(store_error)?;
+    }
     app.sessions.put(row.id.clone(), handle.clone()).await;
     watch::follow(app.clone(), row.id.clone(), handle);
     Ok(true)
