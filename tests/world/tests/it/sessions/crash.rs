@@ -1,7 +1,7 @@
 //! The daemon dies or is restarted in the middle of a turn: the turn goes on, and every event is there once.
 
 use crate::sessions::log;
-use crate::sessions::stage::{Stage, mentions};
+use crate::sessions::stage::{LONG, Stage, mentions};
 use crate::sessions::viewer::{Viewer, numbers, said, slow_words, updates};
 use handler_types::harness::PermissionMode;
 use serde_json::Value;
@@ -311,23 +311,28 @@ async fn a_session_that_was_being_started_is_started_with_its_prompt_once() -> a
     let Some(mut stage) = Stage::set("killed while starting", &["pi"]).await? else {
         return Ok(());
     };
-    let mut request = stage.request("pi");
-    request.prompt = Some("early bird PLAN:text:Good morning.".to_owned());
-    let view = stage.client().create_session(&request).await?;
-    stage.world.kill9()?;
-    stage.world.start_daemon().await?;
-    let mut viewer = stage.attach(view.id.as_str(), 0).await?;
-    while log::turns(&log::events(&stage.world, &viewer.id)?) != ["end_turn"] {
-        viewer.until("something", |_| true).await?;
+    for round in 0..5 {
+        let bird = format!("bird {round}.");
+        let mut request = stage.request("pi");
+        request.prompt = Some(format!("PLAN:text:{bird}"));
+        let view = stage.client().create_session(&request).await?;
+        let pause = u64::from(handler_base::random::bytes::<1>()[0]) * 5 * round / 4;
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        stage.world.kill9()?;
+        stage.world.start_daemon().await?;
+        let mut viewer = stage.attach(view.id.as_str(), 0).await?;
+        viewer.idle().await?;
+        let events = log::events(&stage.world, &viewer.id)?;
+        assert_eq!(log::turns(&events), ["end_turn"], "killed after {pause} ms");
+        assert_eq!(log::text(&events, "agent_message_chunk"), bird);
+        assert_eq!(stage.asked(&bird).len(), 1, "killed after {pause} ms");
+        let sandboxes = stage.client().sandboxes("", 10).await?.items;
+        assert_eq!(
+            sandboxes.len(),
+            1,
+            "killed after {pause} ms: {sandboxes:#?}"
+        );
+        stage.client().delete_session(&viewer.id).await?;
     }
-    viewer.idle().await?;
-    let events = log::events(&stage.world, &viewer.id)?;
-    assert_eq!(log::text(&events, "agent_message_chunk"), "Good morning.");
-    assert_eq!(stage.asked("early bird").len(), 1);
-    assert_eq!(
-        stage.client().sandboxes("", 10).await?.items.len(),
-        1,
-        "one sandbox"
-    );
-    Ok(())
+    stage.world.assert_clean(LONG).await
 }

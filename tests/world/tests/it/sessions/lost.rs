@@ -131,7 +131,9 @@ async fn a_key_that_somebody_says_aloud_is_not_written_down() -> anyhow::Result<
     );
     for file in std::fs::read_dir(stage.world.scratch().folder("state"))?.flatten() {
         let content = std::fs::read(file.path()).unwrap_or_default();
-        let is_there = content.windows(stage.key.len()).any(|w| w == stage.key.as_bytes());
+        let is_there = content
+            .windows(stage.key.len())
+            .any(|w| w == stage.key.as_bytes());
         assert!(!is_there, "the key is in {}", file.path().display());
     }
     assert!(
