@@ -43,6 +43,7 @@ pub struct Programs {
 /// # Errors
 /// Whatever stood in the way of starting; the text says what to do.
 pub async fn serve(mut settings: Settings, programs: Programs) -> anyhow::Result<()> {
+    start::leave_no_core();
     settings.layout.prepare()?;
     settings.layout = start::real_folders(settings.layout)?;
     let _lock = start::lock(&settings.layout)?;
@@ -192,10 +193,12 @@ async fn serve_both(app: Arc<App>, tcp: TcpListener, unix: UnixListener) -> anyh
         stream.set_nodelay(true).ok();
     });
     let end = app.shutdown.clone();
-    let over_tcp = axum::serve(tcp, router.clone())
+    // Made ready once: a bare router would be copied whole for every connection.
+    let service = router.into_make_service();
+    let over_tcp = axum::serve(tcp, service.clone())
         .with_graceful_shutdown(end.clone().cancelled_owned())
         .into_future();
-    let over_unix = axum::serve(unix, router)
+    let over_unix = axum::serve(unix, service)
         .with_graceful_shutdown(end.clone().cancelled_owned())
         .into_future();
     let both = async { tokio::try_join!(over_tcp, over_unix).map(|_| ()) };

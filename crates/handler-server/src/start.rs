@@ -2,6 +2,7 @@
 
 use handler_store::paths::Layout;
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,17 @@ pub(crate) enum StartError {
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
     let what = what.into();
     |source| StartError::Io { what, source }
+}
+
+/// Secrets pass through this process on their way to the store and the filter: it never dumps its memory.
+pub(crate) fn leave_no_core() {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        tracing::warn!(%error, "core dumps of the daemon cannot be switched off");
+    }
 }
 
 /// Held while the daemon lives; the kernel lets go of it with the process.
