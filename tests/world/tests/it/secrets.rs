@@ -84,6 +84,13 @@ async fn search_processes(
         let environ = std::fs::read(format!("/proc/{}/environ", member.pid)).unwrap_or_default();
         ensure!(!holds(&environ, wanted), "environment of {member:?}");
         environments += usize::from(holds(&environ, &stand_in));
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", member.pid));
+        let core = limits
+            .iter()
+            .flat_map(|text| text.lines())
+            .find_map(|line| line.strip_prefix("Max core file size"));
+        let core: Vec<&str> = core.unwrap_or("0 0").split_whitespace().take(2).collect();
+        ensure!(core == ["0", "0"], "{member:?} may leave a core: {core:?}");
         let is_keeper = member
             .argv
             .iter()
