@@ -8,7 +8,7 @@
 //! | 3 | refused: not allowed, not enforceable, not configured |
 //! | 4 | not found |
 //! | 5 | daemon unreachable |
-//! | 64–66 | of `sandbox exec`: 64 unenforceable, 65 invalid, 66 set-up failed; else the command's own code |
+//! | the command's own | of `sandbox exec`, once the command runs |
 
 use handler_client::ClientError;
 use handler_types::ProblemCode;
