@@ -14,10 +14,12 @@ pub mod stream;
 pub mod viewer;
 
 use crate::state::App;
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::header;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::{Json, Router, routing};
+use axum::{Router, routing};
 use handler_types::ProblemCode;
 use std::sync::Arc;
 use utoipa::OpenApi;
@@ -95,7 +97,9 @@ struct SecretDoc;
 
 /// The whole application.
 pub fn router(app: Arc<App>) -> Router {
-    let description = Json(openapi());
+    // Serialised once; the router is shared by all connections.
+    let description = Bytes::from(serde_json::to_vec(&openapi()).unwrap_or_default());
+    let is_json = [(header::CONTENT_TYPE, "application/json")];
     let (api, _) = routes().split_for_parts();
     api.route(
         "/v1/secrets/{*path}",
@@ -103,7 +107,7 @@ pub fn router(app: Arc<App>) -> Router {
     )
     .route(
         "/openapi.json",
-        routing::get(move || async move { description }),
+        routing::get(move || async move { (is_json, description) }),
     )
     .fallback(|| async {
         problem::ApiError::new(ProblemCode::NotFound, "no such address; see /openapi.json")
