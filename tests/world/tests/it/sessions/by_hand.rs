@@ -1,6 +1,8 @@
 //! The same by hand: what a person types, sees and gets as an exit code.
 
 use crate::sessions::stage::{LONG, Stage};
+use handler_testkit::eventually;
+use handler_types::session::SessionState;
 use std::process::{Output, Stdio};
 
 /// Runs `handler` in the project folder.
@@ -31,6 +33,7 @@ async fn a_task_is_given_followed_and_looked_at_from_the_command_line() -> anyho
     is_attached_to(&stage, &id).await?;
     is_listed_stopped_and_removed(&stage, &id).await?;
     ends_with_one_when_cut_short(&stage).await?;
+    is_left_alone_and_cancelled(&stage).await?;
     tells_that_the_agent_said_nothing(&stage).await
 }
 
@@ -128,6 +131,27 @@ async fn ends_with_one_when_cut_short(stage: &Stage) -> anyhow::Result<()> {
     assert_eq!(run.status.code(), Some(1), "{}", err(&run));
     assert!(out(&run).contains("word1 word2"), "{}", out(&run));
     assert!(err(&run).contains("timed_out"), "{}", err(&run));
+    Ok(())
+}
+
+async fn is_left_alone_and_cancelled(stage: &Stage) -> anyhow::Result<()> {
+    let left = type_in(stage, &["run", "--detach", "PLAN:slow:3000"]).await?;
+    let id = out(&left).trim().to_owned();
+    assert!(id.starts_with("s_") && id.len() == 18, "{id}{}", err(&left));
+    eventually("the turn to begin", LONG, || async {
+        let view = stage.client().session(&id).await.ok()?;
+        (view.busy && view.last_seq > 5).then_some(())
+    })
+    .await?;
+    let list = out(&type_in(stage, &["session", "list"]).await?);
+    assert!(list.contains(" working "), "{list}");
+    let cancel = type_in(stage, &["session", "cancel", &id]).await?;
+    assert_eq!(cancel.status.code(), Some(0), "{}", err(&cancel));
+    let view = stage.reaches(&id, SessionState::Running).await?;
+    assert_eq!(view.last_stop_reason.as_deref(), Some("cancelled"));
+    let whole = type_in(stage, &["--json", "session", "show", &id]).await?;
+    let shown: serde_json::Value = serde_json::from_slice(&whole.stdout)?;
+    assert_eq!(shown["lastStopReason"], "cancelled");
     Ok(())
 }
 

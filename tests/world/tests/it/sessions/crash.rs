@@ -223,7 +223,7 @@ async fn the_daemon_dies_again_and_again_in_one_turn() -> anyhow::Result<()> {
     let mut heard = Vec::new();
     let mut kills = 0;
     loop {
-        heard.extend(viewer.seen.drain(..));
+        heard.append(&mut viewer.seen);
         let pause = u64::from(handler_base::random::bytes::<1>()[0]) * 2;
         tokio::time::sleep(Duration::from_millis(pause)).await;
         stage.world.kill9()?;

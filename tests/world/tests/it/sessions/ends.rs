@@ -2,7 +2,10 @@
 
 use crate::sessions::log;
 use crate::sessions::stage::{LONG, Stage};
+use anyhow::Context as _;
+use handler_testkit::eventually;
 use handler_types::session::SessionState;
+use rustix::process::{Pid, Signal, kill_process};
 
 #[tokio::test]
 async fn a_turn_has_its_time_and_an_idle_session_is_stopped() -> anyhow::Result<()> {
@@ -62,4 +65,41 @@ async fn an_agent_that_is_killed_stops_its_session_and_can_be_attached_again() -
     let (said, reason) = again.turn("PLAN:text:And again.").await?;
     assert_eq!((said.as_str(), reason.as_str()), ("And again.", "end_turn"));
     Ok(())
+}
+
+#[tokio::test]
+async fn a_filter_that_is_killed_comes_back_for_the_same_session() -> anyhow::Result<()> {
+    let Some(stage) = Stage::set("filter killed", &["pi"]).await? else {
+        return Ok(());
+    };
+    let mut viewer = stage.open(&stage.request("pi")).await?;
+    viewer.turn("PLAN:text:Before.").await?;
+    let old = filter(&stage).context("no filter")?;
+    let pid = Pid::from_raw(old).context("a process id")?;
+    kill_process(pid, Signal::KILL)?;
+    eventually("another filter", LONG, || async {
+        filter(&stage).filter(|new| *new != old)
+    })
+    .await?;
+    // Its sandboxes are told to it a moment after it runs; until then the agent's own retries must do.
+    let (said, reason) = viewer.turn("PLAN:text:After.").await?;
+    assert_eq!((said.as_str(), reason.as_str()), ("After.", "end_turn"));
+    assert!(
+        stage
+            .asked("After.")
+            .iter()
+            .all(|r| r.key().as_ref() == Some(&stage.key))
+    );
+    let (said, _) = viewer.turn("PLAN:fetch:http://denied.example/").await?;
+    assert!(said.contains("403"), "{said}");
+    Ok(())
+}
+
+/// The process of the egress filter.
+fn filter(stage: &Stage) -> Option<i32> {
+    let all = stage.world.processes();
+    let filter = all
+        .iter()
+        .find(|p| p.argv.get(1).is_some_and(|verb| verb == "egress"));
+    filter.map(|process| process.pid)
 }

@@ -48,6 +48,26 @@ async fn followed_by_two(harness: &str) -> anyhow::Result<()> {
         "{:?}",
         numbers(&second.seen)
     );
+    makes_room_for_a_ninth(&stage, first, second).await
+}
+
+/// Eight may be attached; one more closes the oldest.
+async fn makes_room_for_a_ninth(
+    stage: &Stage,
+    mut first: Viewer,
+    mut second: Viewer,
+) -> anyhow::Result<()> {
+    let mut more = Vec::new();
+    for _ in 0..7 {
+        more.push(stage.attach(&first.id, u64::MAX).await?);
+    }
+    assert_eq!(first.closed().await?.0, 4001, "the oldest made room");
+    let (said, _) = second.turn("PLAN:text:Nine.").await?;
+    assert_eq!(said, "Nine.");
+    for viewer in &mut more {
+        viewer.until("the other's turn end", turn_ended).await?;
+        assert_eq!(said_in(viewer), "Nine.", "nothing of what was before");
+    }
     Ok(())
 }
 
