@@ -95,11 +95,9 @@ pub(crate) async fn unreachable_registry(name: &str) -> Option<String> {
     match tokio::time::timeout(REGISTRY_WITHIN, command.output()).await {
         Ok(Ok(output)) if output.status.success() => None,
         Ok(Ok(output)) => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            Some(format!(
-                "the package registry does not answer: {}",
-                said.trim()
-            ))
+            let said = String::from_utf8_lossy(&output.stderr);
+            let first = said.lines().next().unwrap_or_default();
+            Some(format!("the package registry does not answer: {first}"))
         }
         Ok(Err(error)) => Some(format!("npm cannot be run: {error}")),
         Err(_) => Some("the package registry does not answer in time".to_owned()),
