@@ -140,6 +140,11 @@ pub enum StreamCommand {
         /// Its number.
         signal: i32,
     },
+    /// Output below this offset need not be kept (only when attached with `ack=client`).
+    Ack {
+        /// First offset still needed.
+        up_to: u64,
+    },
     /// Sets the terminal's size.
     Resize {
         /// Columns.
@@ -174,6 +179,9 @@ pub enum StreamEvent {
     Closed {
         /// Why.
         reason: String,
+        /// Attaching again (to the daemon's next start) goes on.
+        #[serde(default)]
+        retry: bool,
     },
 }
 

@@ -1,12 +1,12 @@
 //! `handler sandbox exec` and `attach`: a process's streams on ours, its exit code as ours.
 
 use super::Outcome;
+use super::follow::{Followed, Follower};
 use crate::context::Context;
 use crate::exit::Failure;
 use clap::Args;
-use handler_client::{Client, Socket, SocketMessage};
-use handler_types::api::{ExecRequest, StreamCommand, StreamEvent};
-use handler_types::guest::Stream;
+use handler_client::Client;
+use handler_types::api::{ExecRequest, StreamCommand};
 use std::collections::BTreeMap;
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
@@ -116,16 +116,6 @@ pub(super) fn exit_code(code: i32) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// Opens the process's stream.
-///
-/// # Errors
-/// [`Failure`].
-pub(super) async fn open(client: &Client, sandbox: &str, process: u32) -> Result<Socket, Failure> {
-    let sandbox = handler_client::transport::encode(sandbox);
-    let path = format!("/v1/sandboxes/{sandbox}/processes/{process}/attach");
-    Ok(client.socket(&path, "process.v1").await?)
-}
-
 async fn follow(
     client: &Client,
     sandbox: &str,
@@ -133,70 +123,28 @@ async fn follow(
     is_interactive: bool,
     context: &Context,
 ) -> Outcome {
-    let mut socket = open(client, sandbox, process).await?;
-    let mut input = if is_interactive {
-        Some(stdin_reader())
-    } else {
-        None
-    };
+    let mut follower = Follower::attach(client, context, sandbox, process, !is_interactive).await?;
+    let mut input = is_interactive.then(stdin_reader);
     loop {
-        let message = tokio::select! {
-            message = socket.next() => message,
-            piece = read_piece(&mut input) => {
-                match piece {
-                    Some(bytes) => socket.send_binary(bytes.into()).await?,
-                    None => {
-                        input = None;
-                        send(&mut socket, &StreamCommand::CloseStdin).await?;
-                    }
+        tokio::select! {
+            message = follower.receive() => {
+                if let Followed::Ended(code) = follower.take(message).await? {
+                    return Ok(code);
                 }
-                continue;
             }
+            piece = read_piece(&mut input) => match piece {
+                Some(bytes) => follower.input(bytes).await?,
+                None => {
+                    input = None;
+                    follower.command(&StreamCommand::CloseStdin).await?;
+                }
+            },
             interrupt = tokio::signal::ctrl_c() => {
                 interrupt.ok();
-                send(&mut socket, &StreamCommand::Signal { signal: 2 }).await?;
-                continue;
+                follower.command(&StreamCommand::Signal { signal: 2 }).await?;
             }
-        };
-        if let Some(code) = show(message, context)? {
-            return Ok(code);
         }
     }
-}
-
-/// Prints a message; an exit code when it was the last.
-pub(super) fn show(message: SocketMessage, context: &Context) -> Result<Option<u8>, Failure> {
-    match message {
-        SocketMessage::Binary(bytes) => {
-            let (stream, rest) = bytes.split_first().map_or((0, &[][..]), |(s, r)| (*s, r));
-            if Stream::from_byte(stream) == Some(Stream::Stderr) {
-                context.out.error_bytes(rest);
-            } else {
-                context.out.bytes(rest);
-            }
-            Ok(None)
-        }
-        SocketMessage::Text(text) => match serde_json::from_str::<StreamEvent>(&text) {
-            Ok(StreamEvent::Exited { exit }) => {
-                if exit.timed_out {
-                    context
-                        .out
-                        .note("handler: the time limit ran out; everything it started was killed");
-                }
-                Ok(Some(exit_code(exit.code)))
-            }
-            Ok(StreamEvent::Closed { reason }) => Err(Failure::Failed(reason)),
-            Ok(StreamEvent::Attached { .. }) | Err(_) => Ok(None),
-        },
-        SocketMessage::Closed { reason, .. } => {
-            Err(Failure::Failed(format!("the stream ended early: {reason}")))
-        }
-    }
-}
-
-pub(super) async fn send(socket: &mut Socket, command: &StreamCommand) -> Result<(), Failure> {
-    let text = serde_json::to_string(command).map_err(|e| Failure::Failed(e.to_string()))?;
-    Ok(socket.send_text(text).await?)
 }
 
 /// Standard input, read ahead by one piece.

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod exec;
 pub mod files;
 pub mod folder;
+mod follow;
 pub mod harness;
 pub mod manual;
 pub mod network;

@@ -1,7 +1,8 @@
 //! `handler sandbox shell`: a terminal of the sandbox on ours, resized with it.
 
 use super::Outcome;
-use super::exec::{open, read_piece, send, show, stdin_reader};
+use super::exec::{read_piece, stdin_reader};
+use super::follow::{Followed, Follower};
 use crate::context::Context;
 use crate::exit::Failure;
 use handler_types::api::{CreateTerminal, StreamCommand};
@@ -22,29 +23,29 @@ pub async fn shell(sandbox: &str, argv: Vec<String>, context: &Context) -> Outco
         ..Default::default()
     };
     let terminal = client.create_terminal(sandbox, &request).await?;
-    let mut socket = open(&client, sandbox, terminal.process).await?;
+    let mut follower = Follower::attach(&client, context, sandbox, terminal.process, true).await?;
     let _raw = RawMode::enter();
     let mut resized = signal(SignalKind::window_change())
         .map_err(|e| Failure::local("cannot follow the terminal's size", e))?;
     let mut input = Some(stdin_reader());
     loop {
         tokio::select! {
-            message = socket.next() => {
-                if let Some(code) = show(message, context)? {
+            message = follower.receive() => {
+                if let Followed::Ended(code) = follower.take(message).await? {
                     return Ok(code);
                 }
             }
             piece = read_piece(&mut input) => match piece {
-                Some(bytes) => socket.send_binary(bytes.into()).await?,
+                Some(bytes) => follower.input(bytes).await?,
                 None => {
                     // End of input on a terminal is a character.
                     input = None;
-                    socket.send_binary(bytes::Bytes::from_static(&[4])).await?;
+                    follower.input(vec![4]).await?;
                 }
             },
             _ = resized.recv() => {
                 if let Some(TtySize { cols, rows }) = size() {
-                    send(&mut socket, &StreamCommand::Resize { cols, rows }).await?;
+                    follower.command(&StreamCommand::Resize { cols, rows }).await?;
                 }
             }
         }

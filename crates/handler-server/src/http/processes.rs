@@ -134,6 +134,20 @@ pub async fn stdin(
 pub struct AttachQuery {
     /// Offset of the first output byte wanted (default: the first one still kept).
     pub from: Option<u64>,
+    /// Who says what need not be kept any longer (default: the daemon, once the socket took it).
+    #[serde(default)]
+    pub ack: AckBy,
+}
+
+/// Who acknowledges output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AckBy {
+    /// The daemon, for each piece the socket took; what then sits in a broken socket is lost.
+    #[default]
+    Daemon,
+    /// The client, by `ack` commands, at least every MiB; nothing is lost, it attaches again with `from`.
+    Client,
 }
 
 /// Streams a process over a WebSocket: binary frames are one stream byte (1 stdout, 2 stderr, 3 terminal)
@@ -157,7 +171,9 @@ pub async fn attach(
     Ok(upgrade
         .protocols(["process.v1"])
         .max_message_size(1024 * 1024)
-        .on_upgrade(move |socket| stream::run(socket, guest, info, stream, from, shutdown)))
+        .on_upgrade(move |socket| {
+            stream::run(socket, guest, info, stream, from, query.ack, shutdown)
+        }))
 }
 
 /// Opens a terminal; it outlives its viewers and the daemon.

@@ -1,8 +1,9 @@
 //! One viewer of a process: output to the socket, input and commands from it.
 //!
-//! Output is acknowledged to the guest only after the socket took it: a viewer that does not read
-//! stalls the process, not the daemon, and nothing is dropped.
+//! Output is acknowledged to the guest only after the socket took it, or after the viewer said so: a viewer
+//! that does not read stalls the process, not the daemon, and nothing is dropped.
 
+use super::processes::AckBy;
 use crate::app::exec;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use bytes::{BufMut as _, BytesMut};
@@ -11,6 +12,7 @@ use futures::{SinkExt as _, StreamExt as _};
 use handler_engine::guest::{GuestHandle, ProcessStream, StreamItem};
 use handler_types::api::{StreamCommand, StreamEvent};
 use handler_types::guest::ProcessInfo;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Runs until the process's output ends, the viewer leaves or the daemon stops.
@@ -20,6 +22,7 @@ pub async fn run(
     info: ProcessInfo,
     mut output: ProcessStream,
     from: u64,
+    ack: AckBy,
     shutdown: CancellationToken,
 ) {
     let process = info.process;
@@ -31,13 +34,20 @@ pub async fn run(
     if sink.send(text(&first)).await.is_err() {
         return;
     }
-    let input = take_input(source, guest, process, info.received);
+    let (told, mut heard) = watch::channel(from);
+    let input = take_input(source, guest, process, info.received, told);
     tokio::pin!(input);
+    let mut sent_end = from;
     let mut exit = info.exit;
     let last = loop {
         tokio::select! {
-            () = shutdown.cancelled() => break closed("the daemon is stopping; attach again"),
+            () = shutdown.cancelled() => break closed("the daemon is stopping; attach again", true),
             () = &mut input => return,
+            Ok(()) = heard.changed(), if ack == AckBy::Client => {
+                // What was not sent cannot have been seen, whatever the viewer says.
+                let up_to = *heard.borrow_and_update();
+                output.ack(up_to.min(sent_end));
+            }
             item = output.next() => match item {
                 StreamItem::Chunk { offset, stream, bytes } => {
                     let end = offset + bytes.len() as u64;
@@ -53,14 +63,17 @@ pub async fn run(
                     if sent.is_err() {
                         return;
                     }
-                    output.ack(end);
+                    sent_end = end;
+                    if ack == AckBy::Daemon {
+                        output.ack(end);
+                    }
                 }
                 StreamItem::Exited(how) => exit = Some(how),
                 StreamItem::End { .. } => break match exit {
                     Some(exit) => StreamEvent::Exited { exit },
-                    None => closed("the process's output ended"),
+                    None => closed("the process's output ended", false),
                 },
-                StreamItem::Lost(reason) => break closed(&reason),
+                StreamItem::Lost(reason) => break closed(&reason, false),
             },
         }
     };
@@ -72,9 +85,10 @@ pub async fn run(
     sink.send(Message::Close(Some(frame))).await.ok();
 }
 
-fn closed(reason: &str) -> StreamEvent {
+fn closed(reason: &str, retry: bool) -> StreamEvent {
     StreamEvent::Closed {
         reason: reason.to_owned(),
+        retry,
     }
 }
 
@@ -88,6 +102,7 @@ async fn take_input(
     guest: GuestHandle,
     process: u32,
     mut offset: u64,
+    told: watch::Sender<u64>,
 ) {
     while let Some(Ok(message)) = source.next().await {
         match message {
@@ -97,7 +112,7 @@ async fn take_input(
                     offset += length;
                 }
             }
-            Message::Text(text) => command(&guest, process, text.as_str()).await,
+            Message::Text(text) => command(&guest, process, text.as_str(), &told).await,
             Message::Close(_) => return,
             Message::Ping(_) | Message::Pong(_) => {}
         }
@@ -105,11 +120,19 @@ async fn take_input(
 }
 
 /// Carries out one command; what cannot be read is ignored, as newer clients may say more.
-async fn command(guest: &GuestHandle, process: u32, text: &str) {
+async fn command(guest: &GuestHandle, process: u32, text: &str, told: &watch::Sender<u64>) {
     let Ok(command) = serde_json::from_str::<StreamCommand>(text) else {
         return;
     };
     let result = match command {
+        StreamCommand::Ack { up_to } => {
+            told.send_if_modified(|known| {
+                let is_news = up_to > *known;
+                *known = up_to.max(*known);
+                is_news
+            });
+            return;
+        }
         StreamCommand::CloseStdin => guest.close_stdin(process).await,
         StreamCommand::Signal { signal } => guest.signal(process, signal, true).await,
         StreamCommand::Resize { cols, rows } => guest.resize(process, cols, rows).await,

@@ -194,7 +194,7 @@ impl Feed {
             }
             SocketMessage::Text(text) => match serde_json::from_str(&text)? {
                 StreamEvent::Exited { exit } => Ok(Piece::Exited(exit)),
-                StreamEvent::Closed { reason } => Ok(Piece::Closed(reason)),
+                StreamEvent::Closed { reason, .. } => Ok(Piece::Closed(reason)),
                 StreamEvent::Attached { .. } => anyhow::bail!("attached twice"),
             },
             SocketMessage::Closed { code, reason } => Ok(Piece::Closed(format!("{code} {reason}"))),

@@ -193,3 +193,62 @@ async fn stopping_and_starting_the_daemon_by_hand_keeps_sandboxes_and_their_proc
     world.cli_ok(&["daemon", "stop"]).await?;
     world.assert_clean(LONG).await
 }
+
+#[tokio::test]
+async fn a_command_followed_on_the_command_line_outlives_a_killed_daemon() -> anyhow::Result<()> {
+    let mut world = world().await?;
+    let sandbox = Sandbox::plain(&world).await?;
+    let script = "i=1; while [ $i -le 60 ]; do seq $((i*1000)) $((i*1000+999)); i=$((i+1)); sleep 0.05; done; exit 3";
+    let mut command = tokio::process::Command::from(world.command());
+    command
+        .args(["sandbox", "exec", &sandbox.id, "sh", "-c", script])
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let following = tokio::spawn(command.spawn()?.wait_with_output());
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(800)).await;
+        world.kill9()?;
+        tokio::time::sleep(chance(Duration::from_millis(200))).await;
+        world.start_daemon().await?;
+    }
+    let output = tokio::time::timeout(LONG, following).await???;
+    let wanted: String = (1000..=60_999).map(|line| format!("{line}\n")).collect();
+    assert_eq!(output.status.code(), Some(3), "{}", show(&output.stderr));
+    assert_eq!(output.stdout.len(), wanted.len());
+    assert!(output.stdout == wanted.as_bytes(), "the bytes differ");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_dead_viewer_had_not_acknowledged_is_there_for_the_next_one() -> anyhow::Result<()> {
+    let world = world().await?;
+    let sandbox = Sandbox::plain(&world).await?;
+    let request = ExecRequest {
+        argv: ["sh", "-c", "seq 1 20000"].map(str::to_owned).to_vec(),
+        ..Default::default()
+    };
+    let process = sandbox
+        .client
+        .start_process(&sandbox.id, &request)
+        .await?
+        .process;
+    let path = format!(
+        "/v1/sandboxes/{}/processes/{process}/attach?ack=client",
+        sandbox.id
+    );
+    for _ in 0..2 {
+        // It was sent everything and dies without a word: nothing of it counts as seen.
+        let socket = sandbox.client.socket(&path, "process.v1").await?;
+        sandbox.ended(process).await?;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        drop(socket);
+    }
+    let mut feed = sandbox.attach(process, None).await?;
+    assert_eq!(feed.offset, 0);
+    let (all, exit) = feed.rest().await?;
+    let wanted: String = (1..=20_000).map(|line| format!("{line}\n")).collect();
+    assert_eq!(exit.code, 0);
+    assert!(all == wanted.as_bytes(), "the bytes differ");
+    Ok(())
+}
