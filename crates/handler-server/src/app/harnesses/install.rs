@@ -125,7 +125,7 @@ pub(super) fn spec(plan: &InstallPlan, staging: &Path, network: NetworkPolicy) -
 
 /// Runs the package manager in a sandbox that reaches the registry and nothing else.
 async fn fill(app: &App, plan: &InstallPlan, staging: &Path) -> ApiResult<()> {
-    let host = npm::find().await?;
+    let host = npm::find(&app.settings.layout.cache).await?;
     let network = NetworkPolicy::Filtered {
         allow: vec![host.allow.clone()],
         enforcement: Enforcement::Enforce,

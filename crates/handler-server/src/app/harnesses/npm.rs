@@ -24,18 +24,18 @@ pub(super) struct HostNpm {
     pub(super) allow: AllowEntry,
 }
 
-/// Asks the host.
+/// Asks the host; `cache` is where npm may keep things.
 ///
 /// # Errors
 /// 424 when Node.js or npm is missing, or its registry is no http(s) address.
-pub(super) async fn find() -> ApiResult<HostNpm> {
+pub(super) async fn find(cache: &Path) -> ApiResult<HostNpm> {
     let node = on_path("node")?;
     let script = on_path("npm")?;
     let extra = [&node, &script]
         .iter()
         .filter_map(|path| root_to_show(path))
         .collect();
-    let registry = ask_registry(&node, &script).await?;
+    let registry = ask_registry(&node, &script, cache).await?;
     let allow = destination(&registry)?;
     Ok(HostNpm {
         node,
@@ -72,11 +72,14 @@ fn root_to_show(program: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-async fn ask_registry(node: &Path, script: &Path) -> ApiResult<String> {
+async fn ask_registry(node: &Path, script: &Path, cache: &Path) -> ApiResult<String> {
     let mut command = handler_base::proc::command(node);
     command
         .arg(script)
         .args(["config", "get", "registry"])
+        // Asking must leave nothing in the person's home.
+        .env("npm_config_cache", cache.join("npm"))
+        .env("npm_config_logs_max", "0")
         .current_dir("/");
     let output = tokio::time::timeout(Duration::from_secs(30), command.output()).await;
     let Ok(Ok(output)) = output else {
