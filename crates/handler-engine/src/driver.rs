@@ -3,11 +3,14 @@
 //! A driver makes, starts, observes and removes *instances* and says how to reach the guest. Commands,
 //! files and terminals are the guest's. Every call is idempotent, so that reconcile can repeat it.
 
+use crate::images::ImageStore;
 use async_trait::async_trait;
 use handler_types::SandboxId;
 use handler_types::api::HostCheck;
+use handler_types::lifetime::Capabilities;
 use handler_types::sandbox::SandboxSpec;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What the engine gives a driver to start one instance.
 #[derive(Debug, Clone)]
@@ -47,6 +50,21 @@ pub struct ObservedInstance {
     pub id: SandboxId,
     /// What it is, for the log.
     pub what: String,
+    /// Whether it runs (or is frozen); false: only what a stopped sandbox keeps.
+    pub running: bool,
+}
+
+/// How much an instance uses, as the host sees it. A figure that cannot be had is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InstanceStats {
+    /// Memory of all its processes and their page cache charged to it, bytes.
+    pub memory_bytes: Option<u64>,
+    /// CPU time so far, milliseconds.
+    pub cpu_ms: Option<u64>,
+    /// Bytes of its writable layer and home on disk.
+    pub disk_bytes: Option<u64>,
+    /// Processes.
+    pub processes: Option<u32>,
 }
 
 /// Why a driver could not do what was asked.
@@ -92,11 +110,56 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// Whether the instance (as stored) is still the one that was started, alive.
     async fn is_alive(&self, id: &SandboxId, instance: &Instance) -> bool;
 
+    /// What this backend can do on this host. Cheap (cached); asked before `accept` decides and shown to people.
+    async fn capabilities(&self) -> Capabilities;
+
+    /// The backend's images; none: it has none.
+    fn images(&self) -> Option<Arc<dyn ImageStore>> {
+        None
+    }
+
+    /// Freezes all processes of the instance. Idempotent.
+    async fn pause(&self, _id: &SandboxId, _instance: &Instance) -> Result<(), DriverError> {
+        Err(DriverError::Unenforceable(format!(
+            "{} cannot pause sandboxes",
+            self.backend()
+        )))
+    }
+
+    /// Thaws what [`Driver::pause`] froze. Idempotent.
+    async fn resume(&self, _id: &SandboxId, _instance: &Instance) -> Result<(), DriverError> {
+        Err(DriverError::Unenforceable(format!(
+            "{} cannot pause sandboxes",
+            self.backend()
+        )))
+    }
+
+    /// Whether the instance is frozen now.
+    async fn is_paused(&self, _id: &SandboxId, _instance: &Instance) -> bool {
+        false
+    }
+
+    /// What the instance uses, as the host sees it.
+    async fn stats(&self, _id: &SandboxId, _instance: &Instance) -> InstanceStats {
+        InstanceStats::default()
+    }
+
+    /// Ends all processes of the instance but keeps what it wrote (its writable layer), so that the next
+    /// [`Driver::start`] of the same sandbox goes on from there. Done when it returns.
+    async fn stop(
+        &self,
+        id: &SandboxId,
+        owner: &str,
+        instance: Option<&Instance>,
+    ) -> Result<(), DriverError> {
+        self.destroy(id, owner, instance).await
+    }
+
     /// Returns when the instance has ended.
     async fn wait(&self, id: &SandboxId, instance: &Instance);
 
     /// Kills everything of this sandbox and removes what the driver made for it outside the sandbox's
-    /// own folders (processes, cgroups). `instance` is absent when a crash left it unknown. Done when it returns.
+    /// own folders (processes, cgroups, containers with their writable layers). `instance` is absent when a crash left it unknown. Done when it returns.
     async fn destroy(
         &self,
         id: &SandboxId,

@@ -7,6 +7,7 @@ mod error;
 pub mod filter;
 pub mod folders;
 pub mod guest;
+pub mod images;
 pub mod lifecycle;
 mod phantom;
 mod remove_tree;

@@ -73,6 +73,16 @@ impl SandboxRow {
             resources: self.spec.resources,
             lifetime: self.spec.lifetime,
             labels: self.spec.labels.clone(),
+            image: self.spec.image.clone(),
+            confinement: self.spec.confinement,
+            runtime: self.spec.runtime.clone(),
+            life: handler_types::lifetime::LifetimeView {
+                idle: self.spec.idle,
+                ..Default::default()
+            },
+            metadata: self.spec.metadata.clone(),
+            project: self.spec.project.clone(),
+            remains: Vec::new(),
             created_at: handler_base::clock::rfc3339(self.created_ms),
             updated_at: handler_base::clock::rfc3339(self.updated_ms),
         }

@@ -63,7 +63,15 @@ fn intent(stored: &StoredRow) -> Option<Intent> {
         (_, SandboxState::Creating) => Some(Intent::Create),
         (_, SandboxState::Starting) => Some(Intent::Start),
         (_, SandboxState::Stopping) => Some(Intent::Stop),
-        (_, SandboxState::Running | SandboxState::Stopped | SandboxState::Failed) => None,
+        (
+            _,
+            SandboxState::Running
+            | SandboxState::Pausing
+            | SandboxState::Paused
+            | SandboxState::Resuming
+            | SandboxState::Stopped
+            | SandboxState::Failed,
+        ) => None,
     }
 }
 

@@ -35,6 +35,10 @@ pub enum ProblemCode {
     NoSpace,
     /// It took too long (504).
     Timeout,
+    /// A quota or limit of this host is used up; `retryAfterSeconds` says when to ask again (429).
+    TooMany,
+    /// The daemon cannot take it on now, e.g. it is ending (503).
+    Unavailable,
     /// A fault of ours (500).
     Internal,
 }
@@ -55,6 +59,8 @@ impl ProblemCode {
             Self::BackendFailed => 502,
             Self::NoSpace => 507,
             Self::Timeout => 504,
+            Self::TooMany => 429,
+            Self::Unavailable => 503,
             Self::Internal => 500,
         }
     }
@@ -77,6 +83,8 @@ impl ProblemCode {
             Self::BackendFailed => "the backend failed",
             Self::NoSpace => "no space left",
             Self::Timeout => "timed out",
+            Self::TooMany => "limit reached",
+            Self::Unavailable => "not available now",
             Self::Internal => "internal error",
         }
     }
@@ -86,6 +94,7 @@ impl ProblemCode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{title}: {detail}")]
+#[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// Always `about:blank`.
     #[serde(rename = "type", default = "about_blank")]
@@ -99,6 +108,9 @@ pub struct Problem {
     /// What happened and what to do, safe to show.
     #[serde(default)]
     pub detail: String,
+    /// Seconds after which asking again may help; also the header `Retry-After`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
 }
 
 fn about_blank() -> String {
@@ -115,6 +127,7 @@ impl Problem {
             status: code.status(),
             code,
             detail: detail.into(),
+            retry_after_seconds: None,
         }
     }
 }

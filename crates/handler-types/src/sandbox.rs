@@ -2,6 +2,8 @@
 
 use crate::harness::PermissionMode;
 use crate::id::SandboxId;
+use crate::image::{ImageMount, ImageUse};
+use crate::lifetime::{IdlePolicy, LifetimeView};
 use crate::network::{AllowEntry, NetworkPolicy};
 use crate::provider::SecretRef;
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,7 @@ use std::collections::BTreeMap;
 ///
 /// ```text
 /// creating → starting → running → stopping → stopped → starting
+/// running → pausing → paused → resuming → running
 /// any → failed        any → deleting → (gone)
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,6 +26,12 @@ pub enum SandboxState {
     Starting,
     /// Its guest answers.
     Running,
+    /// Its processes are being frozen.
+    Pausing,
+    /// Its processes are frozen in memory: no CPU time, memory kept.
+    Paused,
+    /// Its processes are being thawed.
+    Resuming,
     /// It is being stopped.
     Stopping,
     /// It has no instance; its home is kept.
@@ -33,7 +42,23 @@ pub enum SandboxState {
     Deleting,
 }
 
-/// How long a sandbox lives.
+/// How locked down a sandbox is. What a backend cannot provide it refuses before anything is made.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Confinement {
+    /// No capabilities, no new privileges, read-only root.
+    #[default]
+    Strict,
+    /// What running containers inside needs: the engine's default capabilities, `/dev/fuse`, `/dev/net/tun`.
+    Nested,
+    /// Only the user namespace (or, rootful, nothing but the namespaces) confines it.
+    Privileged,
+}
+
+/// Who removes a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -90,7 +115,7 @@ pub struct FileSpec {
 }
 
 /// Everything needed to make a sandbox, resolved. Values of secrets are never in it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxSpec {
     /// Which backend runs it, e.g. `native`.
@@ -131,6 +156,39 @@ pub struct SandboxSpec {
     /// Stand-ins the sandbox holds; each is bound to its secret's value again whenever the filter needs it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phantoms: Vec<PhantomBinding>,
+    /// Its root file system, pinned; none: the host's system folders (native only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageUse>,
+    /// Read-only file systems of other images, pinned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image_mounts: Vec<ImageMount>,
+    /// How locked down it is.
+    #[serde(default)]
+    pub confinement: Confinement,
+    /// The container runtime, e.g. `crun` or `runsc`; none: the engine's own choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// More writable folders inside, private and empty at each start (tmpfs), besides the home and `/tmp`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writable_paths: Vec<String>,
+    /// Folders appended to the image's `PATH`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path_append: Vec<String>,
+    /// Host path of the one Wayland socket it may draw on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display: Option<String>,
+    /// Removed so many seconds after it was made or was given a new time; none: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<u64>,
+    /// What happens when nobody uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdlePolicy>,
+    /// Free data of programs, never interpreted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// The project it counts for, for quotas; none: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
 }
 
 /// A stand-in for a secret, stable for the life of a sandbox. No secret itself: it is worthless outside the filter.
@@ -183,6 +241,27 @@ pub struct SandboxView {
     /// Free labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Its root file system; none: the host's system folders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageUse>,
+    /// How locked down it is.
+    #[serde(default)]
+    pub confinement: Confinement,
+    /// The container runtime asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// When it ends and what happens when it is idle.
+    #[serde(default)]
+    pub life: LifetimeView,
+    /// Free data of programs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// The project it counts for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// What of a removal or failed start is still there, in words; empty: nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remains: Vec<String>,
     /// RFC 3339.
     pub created_at: String,
     /// RFC 3339.
@@ -224,6 +303,51 @@ pub struct CreateSandbox {
     /// Stored secrets to hand in as phantoms: variable → secret path and hosts.
     #[serde(default)]
     pub secrets: BTreeMap<String, SecretGrant>,
+    /// Image of the root file system, by name or id; none: the host's system folders (native only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Read-only file systems of other images: absolute path inside → image by name or id.
+    #[serde(default)]
+    pub image_mounts: BTreeMap<String, String>,
+    /// How locked down it is (default: strict).
+    #[serde(default)]
+    pub confinement: Confinement,
+    /// The container runtime, e.g. `crun` or `runsc` (default: the engine's own choice).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// More writable folders inside, private and empty at each start.
+    #[serde(default)]
+    pub writable_paths: Vec<String>,
+    /// Folders appended to the image's `PATH`.
+    #[serde(default)]
+    pub path_append: Vec<String>,
+    /// Let it draw on this person's Wayland display.
+    #[serde(default)]
+    pub display: bool,
+    /// Remove it so many seconds from now (at least 1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<u64>,
+    /// What happens when nobody uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdlePolicy>,
+    /// Free data of programs, never interpreted; at most 64 entries, 16 KiB.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    /// The project it counts for, for quotas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Files made inside before it is handed over: path inside (absolute, or below the home) → text.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// Quick files to put in besides the default ones, by name.
+    #[serde(default)]
+    pub quick_files: Vec<String>,
+    /// Leave the default quick files out.
+    #[serde(default)]
+    pub no_default_files: bool,
+    /// An environment preset, by name: what it says counts where the request says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
 }
 
 /// A stored secret given to a sandbox as a phantom.

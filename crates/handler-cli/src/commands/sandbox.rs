@@ -307,6 +307,7 @@ fn request(args: UpArgs) -> Result<CreateSandbox, Failure> {
             .iter()
             .map(|s| grant(s))
             .collect::<Result<_, _>>()?,
+        ..CreateSandbox::default()
     })
 }
 

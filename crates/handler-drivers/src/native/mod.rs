@@ -19,11 +19,12 @@ mod start;
 mod system;
 
 use async_trait::async_trait;
-use cgroup::CgroupFolders;
+use cgroup::{CgroupFolders, Controller};
 use handler_engine::driver::{Driver, DriverError, Instance, InstancePlan, ObservedInstance};
 use handler_types::SandboxId;
 use handler_types::api::HostCheck;
-use handler_types::sandbox::SandboxSpec;
+use handler_types::lifetime::Capabilities;
+use handler_types::sandbox::{Confinement, SandboxSpec};
 use process::{Process, ProcessId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -110,6 +111,17 @@ impl Driver for NativeDriver {
         BACKEND
     }
 
+    async fn capabilities(&self) -> Capabilities {
+        let can = |controller| self.cgroups.obstacle(controller).is_none();
+        Capabilities {
+            host_root: true,
+            memory_limit: can(Controller::Memory),
+            cpu_limit: can(Controller::Cpu),
+            pids_limit: can(Controller::Pids),
+            ..Capabilities::default()
+        }
+    }
+
     async fn check(&self) -> Vec<HostCheck> {
         self.checks.get(&self.config, &self.cgroups).await
     }
@@ -120,6 +132,17 @@ impl Driver for NativeDriver {
                 "{} is not {BACKEND}",
                 spec.backend
             )));
+        }
+        if spec.confinement != Confinement::Strict || spec.runtime.is_some() {
+            return Err(DriverError::Unenforceable(
+                "native sandboxes are always strict and have no runtime to choose; use the podman or docker backend"
+                    .to_owned(),
+            ));
+        }
+        if spec.image.is_some() || !spec.image_mounts.is_empty() {
+            return Err(DriverError::Unenforceable(
+                "native sandboxes start from the host's system folders only".to_owned(),
+            ));
         }
         plan::check_spec(spec, &self.config.private)?;
         let limits = cgroup::limits_of(&spec.resources).map_err(DriverError::Invalid)?;
@@ -177,7 +200,11 @@ impl Driver for NativeDriver {
         }
         found
             .into_iter()
-            .map(|(id, what)| ObservedInstance { id, what })
+            .map(|(id, what)| ObservedInstance {
+                id,
+                what,
+                running: true,
+            })
             .collect()
     }
 }

@@ -185,8 +185,20 @@ fn course(row: &mut SandboxRow, is_alive: bool, only_home: bool) -> Course {
             After::Stopped
         }
         (Some(Intent::Stop), _) | (None, SandboxState::Stopping) => After::Stopped,
-        (None, SandboxState::Running) if is_alive => return Course::Drive(Event::Adopt),
-        (None, SandboxState::Running) => {
+        (
+            None,
+            SandboxState::Running
+            | SandboxState::Pausing
+            | SandboxState::Paused
+            | SandboxState::Resuming,
+        ) if is_alive => return Course::Drive(Event::Adopt),
+        (
+            None,
+            SandboxState::Running
+            | SandboxState::Pausing
+            | SandboxState::Paused
+            | SandboxState::Resuming,
+        ) => {
             row.error = Some("it ended while the daemon was not running".to_owned());
             After::Stopped
         }

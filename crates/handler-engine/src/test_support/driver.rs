@@ -7,6 +7,7 @@ use crate::driver::{Driver, DriverError, Instance, InstancePlan, ObservedInstanc
 use async_trait::async_trait;
 use handler_types::SandboxId;
 use handler_types::api::{CheckStatus, HostCheck};
+use handler_types::lifetime::Capabilities;
 use handler_types::sandbox::SandboxSpec;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -206,6 +207,13 @@ impl Driver for FakeDriver {
         "fake"
     }
 
+    async fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            host_root: true,
+            ..Capabilities::default()
+        }
+    }
+
     async fn check(&self) -> Vec<HostCheck> {
         vec![HostCheck {
             name: "fake".to_owned(),
@@ -308,6 +316,7 @@ impl Driver for FakeDriver {
             move |id| ObservedInstance {
                 id,
                 what: what.to_owned(),
+                running: true,
             }
         };
         let living = self.living().into_iter().map(observed("process"));

@@ -32,5 +32,6 @@ pub fn spec(name: Option<&str>, network: NetworkPolicy) -> SandboxSpec {
         lifetime: Lifetime::Kept,
         labels: BTreeMap::new(),
         phantoms: Vec::new(),
+        ..SandboxSpec::default()
     }
 }

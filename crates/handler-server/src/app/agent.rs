@@ -159,6 +159,7 @@ fn spec(
         lifetime: Lifetime::Session,
         labels: request.labels.clone(),
         phantoms,
+        ..SandboxSpec::default()
     })
 }
 

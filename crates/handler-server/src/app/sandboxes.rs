@@ -97,6 +97,7 @@ pub async fn create(app: &App, request: CreateSandbox) -> ApiResult<SandboxView>
         lifetime: Lifetime::Kept,
         labels: request.labels,
         phantoms,
+        ..SandboxSpec::default()
     };
     app.engine
         .create(CreateArgs {

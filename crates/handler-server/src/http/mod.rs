@@ -5,6 +5,7 @@ pub mod document;
 pub mod events;
 pub mod files;
 pub mod idempotency;
+mod linger;
 pub mod problem;
 pub mod processes;
 pub mod sandboxes;
@@ -125,6 +126,7 @@ pub fn router(app: Arc<App>) -> Router {
     ))
     .layer(middleware::from_fn_with_state(app.clone(), auth::check))
     .layer(DefaultBodyLimit::max(idempotency::MAX_JSON))
+    .layer(middleware::from_fn(linger::drain_refused))
     .with_state(app)
 }
 

@@ -44,12 +44,17 @@ impl IntoResponse for ApiError {
         let status =
             StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
-        (
+        let mut response = (
             status,
             [(header::CONTENT_TYPE, "application/problem+json")],
             body,
         )
-            .into_response()
+            .into_response();
+        if let Some(seconds) = self.0.retry_after_seconds {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
     }
 }
 

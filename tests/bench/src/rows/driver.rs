@@ -110,5 +110,6 @@ fn spec() -> SandboxSpec {
         lifetime: Lifetime::Kept,
         labels: BTreeMap::new(),
         phantoms: Vec::new(),
+        ..SandboxSpec::default()
     }
 }

@@ -99,6 +99,7 @@ fn sandbox(number: u32) -> SandboxRow {
             lifetime: Lifetime::Kept,
             labels: BTreeMap::from([("team".to_owned(), format!("t{}", number % 7))]),
             phantoms: Vec::new(),
+            ..SandboxSpec::default()
         },
         state: SandboxState::Stopped,
         intent: SandboxIntent::Stop,

@@ -1,5 +1,6 @@
 //! Files in and out of a sandbox, over the API and with `handler sandbox cp`.
 
+use crate::input::message;
 use crate::support::{Sandbox, has_tools, project, show, status_bytes, text, world};
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -304,5 +305,21 @@ async fn two_hundred_megabytes_are_copied_in_and_out_with_flat_memory() -> anyho
         listed.contains("große Datei") && listed.contains("209715200"),
         "{listed}"
     );
+    Ok(())
+}
+
+/// The answer must not be lost to a connection reset because the client was still sending.
+#[tokio::test]
+async fn a_refused_upload_always_tells_why() -> anyhow::Result<()> {
+    let world = world().await?;
+    let big = world.scratch().path().join("big");
+    std::fs::write(&big, vec![7u8; 8 << 20])?;
+    for _ in 0..40 {
+        let refused = world
+            .cli(&["sandbox", "cp", &big.to_string_lossy(), "nowhere:/tmp/big"])
+            .await?;
+        let told = message(&refused, 4)?;
+        assert!(told.contains("nowhere"), "{told}");
+    }
     Ok(())
 }

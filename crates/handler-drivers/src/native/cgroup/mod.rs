@@ -14,4 +14,5 @@ mod layout;
 mod limits;
 
 pub(super) use folders::{CgroupFolders, Made};
+pub(super) use layout::Controller;
 pub(super) use limits::{Limit, of as limits_of};

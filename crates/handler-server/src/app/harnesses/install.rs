@@ -120,6 +120,7 @@ pub(super) fn spec(plan: &InstallPlan, staging: &Path, network: NetworkPolicy) -
         lifetime: Lifetime::Session,
         labels: BTreeMap::from([("handler.install".to_owned(), plan.harness.clone())]),
         phantoms: Vec::new(),
+        ..SandboxSpec::default()
     }
 }
 
