@@ -16,7 +16,9 @@ mod rows_store;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
 
-pub use engine::{CreateArgs, EffectProbe, Engine, EngineConfig, EngineTiming, SandboxChange};
+pub use engine::{
+    CreateArgs, EffectProbe, Engine, EngineConfig, EngineTiming, SandboxChange, UseGuard,
+};
 pub use error::{EngineError, Retry, Whose};
 pub use guest::GuestHandle;
 pub use phantom::make_phantom;

@@ -6,9 +6,11 @@ mod network;
 mod owner;
 mod reconcile;
 mod shared;
+mod usage;
 
 pub use config::{EffectProbe, EngineConfig, EngineTiming};
 pub use shared::SandboxChange;
+pub use usage::UseGuard;
 
 use crate::error::EngineError;
 use crate::guest::GuestHandle;
@@ -146,6 +148,7 @@ impl Engine {
             commands: commands.clone(),
             row: row_seen,
             guest,
+            usage: usage::Usage::new(),
         };
         self.shared.add(id, entry);
         let kill = self.shared.kill.clone();
@@ -304,6 +307,32 @@ impl Engine {
                 needed: "start it first".to_owned(),
             }),
         }
+    }
+
+    /// The sandbox is used now: its idle policy counts anew. Nothing happens when there is none.
+    pub fn touch(&self, id: &SandboxId) {
+        if let Ok(entry) = self.shared.entry(id) {
+            entry.usage.touch();
+        }
+    }
+
+    /// The sandbox is in use until the guard goes: an open terminal, connection or stream.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`].
+    pub fn hold(&self, id: &SandboxId) -> Result<UseGuard, EngineError> {
+        Ok(self.shared.entry(id)?.usage.hold())
+    }
+
+    /// The link to the guest of a sandbox that is to be used now: at once while it runs; one that its idle
+    /// policy has put to rest is woken first, once for all who ask at the same time.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`]; [`EngineError::WrongState`] with what to do when it rests for another reason;
+    /// what waking it failed of.
+    pub async fn awake_guest(&self, id: &SandboxId) -> Result<GuestHandle, EngineError> {
+        self.touch(id);
+        self.guest(id)
     }
 
     /// Changes of all sandboxes from now on. Bounded: a slow subscriber misses some and is told so.

@@ -2,6 +2,7 @@
 
 use super::config::EngineConfig;
 use super::owner::Command;
+use super::usage::Usage;
 use crate::error::EngineError;
 use crate::folders::SandboxFolders;
 use crate::guest::GuestHandle;
@@ -29,6 +30,7 @@ pub(super) struct Entry {
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) row: watch::Receiver<Arc<SandboxRow>>,
     pub(super) guest: watch::Receiver<Option<GuestHandle>>,
+    pub(super) usage: Arc<Usage>,
 }
 
 /// Shared by the engine and all owner tasks.

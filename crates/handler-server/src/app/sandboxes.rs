@@ -232,14 +232,27 @@ pub async fn guest(app: &App, text: &str) -> ApiResult<GuestHandle> {
     Ok(view_and_guest(app, text).await?.1)
 }
 
-/// A running sandbox and its guest.
+/// A sandbox that is used now, and its guest; one that its idle policy put to rest is woken first.
 ///
 /// # Errors
 /// As [`guest`].
 pub async fn view_and_guest(app: &App, text: &str) -> ApiResult<(SandboxView, GuestHandle)> {
     let view = find(app, text).await?;
-    let guest = app.engine.guest(&view.id).map_err(engine_error)?;
+    let guest = app
+        .engine
+        .awake_guest(&view.id)
+        .await
+        .map_err(engine_error)?;
     Ok((view, guest))
+}
+
+/// The guest of a sandbox that runs, only looked at: this is no use of it and wakes nothing.
+///
+/// # Errors
+/// As [`find`]; 409 when it does not run.
+pub async fn peek_guest(app: &App, text: &str) -> ApiResult<GuestHandle> {
+    let view = find(app, text).await?;
+    app.engine.guest(&view.id).map_err(engine_error)
 }
 
 /// Starts a stopped sandbox.

@@ -118,7 +118,7 @@ pub async fn egress_events(
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/metrics", tag = "sandboxes", params(("id" = String, Path)),
     responses((status = 200, body = SandboxMetrics)))]
 pub async fn metrics(State(app): S, Path(id): Path<String>) -> ApiResult<Json<SandboxMetrics>> {
-    let guest = rules::guest(&app, &id).await?;
+    let guest = rules::peek_guest(&app, &id).await?;
     let stats = guest.stats().await.map_err(rules::guest_error)?;
     Ok(Json(SandboxMetrics { guest: stats }))
 }
