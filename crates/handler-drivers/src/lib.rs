@@ -5,3 +5,4 @@
 //! `observe.rs` (what there is), `README.md` (what it guarantees and refuses).
 
 pub mod native;
+pub mod oci;
