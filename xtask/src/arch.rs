@@ -8,6 +8,7 @@ use std::process::Command;
 
 /// Who may depend on whom (normal and build dependencies). Nothing else.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("handler-activity", &["types"]),
     ("handler-types", &[]),
     ("handler-base", &["types"]),
     ("handler-harness", &["types"]),

@@ -1,6 +1,7 @@
 //! Events of the daemon (`GET /v1/events`, server-sent events): what changed, so that nobody polls.
 
 use crate::egress::EgressEvent;
+use crate::observe::ActivitySource;
 use crate::sandbox::SandboxView;
 use crate::session::SessionView;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,13 @@ pub enum ServerEvent {
     Egress {
         /// The event.
         event: EgressEvent,
+    },
+    /// What a terminal or a session does changed.
+    Activity {
+        /// The sandbox's id.
+        sandbox: String,
+        /// The terminal or session, as it is now.
+        source: ActivitySource,
     },
     /// The reader fell behind and events were left out: fetch the lists again.
     Missed,

@@ -14,6 +14,7 @@ pub mod image;
 pub mod launch;
 pub mod lifetime;
 pub mod network;
+pub mod observe;
 pub mod problem;
 pub mod provider;
 pub mod sandbox;
