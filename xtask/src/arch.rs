@@ -45,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "types", "base", "store", "engine", "drivers", "client", "testkit",
         ],
     ),
+    ("handler-conformance", &[]),
     ("handler-world", &[]),
     ("xtask", &[]),
 ];

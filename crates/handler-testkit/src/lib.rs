@@ -4,6 +4,7 @@
 //! sandbox of it are gone, whatever the test did.
 
 mod census;
+pub mod inside;
 pub mod origin;
 mod scratch;
 mod skip;
@@ -16,4 +17,4 @@ pub use origin::{HttpOrigin, OriginRequest, TcpOrigin};
 pub use scratch::Scratch;
 pub use skip::skip;
 pub use wait::eventually;
-pub use world::{World, WorldBuilder};
+pub use world::{User, World, WorldBuilder};

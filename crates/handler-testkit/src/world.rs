@@ -4,8 +4,10 @@
 
 mod builder;
 mod commands;
+mod user;
 
 pub use builder::WorldBuilder;
+pub use user::User;
 
 use crate::census::{Census, Leftover, Member};
 use crate::scratch::Scratch;
@@ -36,6 +38,7 @@ pub struct World {
     program: PathBuf,
     env: BTreeMap<OsString, OsString>,
     flags: Vec<OsString>,
+    user: Option<User>,
     daemon: Option<Child>,
     census: Mutex<Census>,
 }

@@ -437,6 +437,9 @@ pub struct BackendView {
     pub available: bool,
     /// What was checked.
     pub checks: Vec<HostCheck>,
+    /// What it can do on this host; what it cannot is refused.
+    #[serde(default)]
+    pub capabilities: crate::lifetime::Capabilities,
 }
 
 /// Which stream a byte belongs to, in the API's binary frames (same values as the guest's).

@@ -19,6 +19,7 @@ pub async fn backends(app: &App) -> Vec<BackendView> {
             name: driver.backend().to_owned(),
             available,
             checks,
+            capabilities: driver.capabilities().await,
         });
     }
     views

@@ -1,6 +1,6 @@
 //! How a world is made: which program, which environment, which flags.
 
-use super::World;
+use super::{User, World};
 use crate::census::Census;
 use crate::scratch::Scratch;
 use anyhow::Context as _;
@@ -15,6 +15,7 @@ pub struct WorldBuilder {
     program: Option<PathBuf>,
     env: BTreeMap<OsString, OsString>,
     flags: Vec<OsString>,
+    user: Option<User>,
 }
 
 impl WorldBuilder {
@@ -39,6 +40,14 @@ impl WorldBuilder {
         self
     }
 
+    /// Runs daemon and command line as another user of this machine; the caller must be root. The world's
+    /// folders are that user's, and the program is copied to where that user may run it.
+    #[must_use]
+    pub fn user(mut self, user: User) -> Self {
+        self.user = Some(user);
+        self
+    }
+
     /// Makes the folders; no daemon yet.
     ///
     /// # Errors
@@ -51,6 +60,10 @@ impl WorldBuilder {
             )?,
         };
         let scratch = Scratch::new()?;
+        let program = match &self.user {
+            Some(user) => user.take_over(&scratch, &program)?,
+            None => program,
+        };
         let per_sandbox = vec![
             scratch.folder("state").join("sandboxes"),
             scratch.folder("run").join("sb"),
@@ -64,6 +77,7 @@ impl WorldBuilder {
             program,
             env,
             flags: self.flags,
+            user: self.user,
             daemon: None,
         })
     }

@@ -14,7 +14,18 @@ impl World {
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env_clear().envs(&self.env).current_dir(self.work());
+        if let Some(user) = &self.user {
+            user.apply(&mut command);
+        }
         command
+    }
+
+    /// Makes a file or folder made by the test belong to the user the world runs as.
+    ///
+    /// # Errors
+    /// When this process may not.
+    pub fn share(&self, path: &std::path::Path) -> anyhow::Result<()> {
+        self.user.as_ref().map_or(Ok(()), |user| user.own(path))
     }
 
     /// Runs `handler <args>` to its end.
