@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("handler-base", &["types"]),
     ("handler-harness", &["types"]),
     ("handler-scripted", &[]),
+    ("handler-terminal", &[]),
     ("handler-egress", &["types", "base"]),
     ("handler-guest", &["types"]),
     ("handler-store", &["types", "base"]),
@@ -23,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "handler-server",
         &[
-            "types", "base", "harness", "store", "engine", "drivers", "session", "client",
+            "types", "base", "harness", "store", "engine", "drivers", "session", "client", "terminal",
         ],
     ),
     ("handler-cli", &["types", "base", "client"]),

@@ -1,0 +1,3 @@
+//! Screens against screens: cut streams, redraws and snapshots.
+
+mod streams;
