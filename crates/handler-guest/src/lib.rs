@@ -16,8 +16,8 @@ mod procfs;
 mod reaper;
 pub mod serve_args;
 mod server;
-mod stats;
 mod sys;
+mod system;
 
 pub use config::GuestConfig;
 pub(crate) use failure::fail;

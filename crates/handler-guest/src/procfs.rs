@@ -12,6 +12,14 @@ pub(crate) struct ProcStat {
     /// Clock ticks: own and of waited-for children, user and system.
     pub(crate) ticks: u64,
     pub(crate) resident_pages: u64,
+    pub(crate) group: i32,
+    pub(crate) session: i32,
+    /// Device number of the controlling terminal; 0: none.
+    pub(crate) tty: i32,
+    /// Foreground group of the terminal; -1: none.
+    pub(crate) foreground: i32,
+    /// Clock ticks between boot and its start.
+    pub(crate) started_ticks: u64,
 }
 
 impl ProcStat {
@@ -55,6 +63,11 @@ fn parse(pid: i32, text: &[u8]) -> Option<ProcStat> {
         state: *fields.first()?.as_bytes().first()?,
         ticks,
         resident_pages: u64::try_from(number(24)?.max(0)).ok()?,
+        group: i32::try_from(number(5)?).ok()?,
+        session: i32::try_from(number(6)?).ok()?,
+        tty: i32::try_from(number(7)?).ok()?,
+        foreground: i32::try_from(number(8)?).ok()?,
+        started_ticks: u64::try_from(number(22)?.max(0)).ok()?,
     })
 }
 
@@ -137,6 +150,11 @@ mod tests {
             state: b'S',
             ticks: 0,
             resident_pages: 0,
+            group: pid,
+            session: pid,
+            tty: 0,
+            foreground: -1,
+            started_ticks: 0,
         };
         let all = [
             stat(1, 0),

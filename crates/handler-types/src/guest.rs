@@ -18,10 +18,15 @@
 //! ([`ProcessInfo::received`], then [`Message::InputCredit`]), so that one process that does not read
 //! stalls no other. [`crate::frame`] reads and writes frames.
 //!
+//! A TCP connection to a port inside ([`Op::Connect`]) is numbered, read and written as a process is; its
+//! output is what the server sends, its input what it gets, and closing the input is a half-close.
+//!
 //! The guest speaks first with [`Message::Hello`]. The outer frame never changes; the newer side adapts.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+pub use crate::guest_system::{GuestStats, ListeningPort, SystemProcess};
 
 /// The version both sides here speak.
 pub const PROTOCOL: u32 = 1;
@@ -35,6 +40,9 @@ pub const INPUT_WINDOW: u64 = 256 * 1024;
 pub const MAX_CHUNK: usize = 64 * 1024;
 /// Most bytes of a file read that may be unacknowledged (see [`Op::Credit`]).
 pub const FILE_WINDOW: u64 = 1024 * 1024;
+
+/// Seconds for which a connection to a port stays without anyone attached to it.
+pub const CONNECTION_GRACE_SECS: u64 = 30;
 
 /// Kind byte of a JSON frame.
 pub const KIND_JSON: u8 = 1;
@@ -139,9 +147,22 @@ pub enum Op {
         /// Rows, 1–10000.
         rows: u16,
     },
-    /// Lists processes. Answer: [`Reply::Processes`].
+    /// Lists processes and connections. Answer: [`Reply::Processes`].
     Processes,
-    /// Forgets an ended process and its output.
+    /// Connects to a TCP port inside, at 127.0.0.1 or ::1. Answer: [`Reply::Started`]. A `key` already used
+    /// answers the connection it made. A connection nobody is attached to is closed after
+    /// [`CONNECTION_GRACE_SECS`].
+    Connect {
+        /// The port, not 0.
+        port: u16,
+        /// Chosen by the host, at most 256 bytes. Empty: no key.
+        key: String,
+    },
+    /// Lists listening TCP sockets. Answer: [`Reply::Ports`].
+    Ports,
+    /// Lists every process in the sandbox, whoever started it. Answers: [`Reply::Table`].
+    Table,
+    /// Forgets an ended process and its output; ends and forgets a connection.
     Forget {
         /// The process.
         process: ProcessNumber,
@@ -181,6 +202,15 @@ pub enum Op {
         /// Absolute path.
         path: String,
         /// A folder with all it holds.
+        recursive: bool,
+    },
+    /// Sets permission bits. A link named by `path` is followed, links below it are left alone.
+    Chmod {
+        /// Absolute path.
+        path: String,
+        /// Permission bits.
+        mode: u32,
+        /// All that a folder holds as well.
         recursive: bool,
     },
     /// Reads a file. Answer: [`Reply::Reading`], then file frames with this request's id, the last one empty.
@@ -228,8 +258,16 @@ pub enum Op {
 pub struct ProcessSpec {
     /// Chosen by the host, at most 256 bytes; starting twice with one key starts once. Empty: no key.
     pub key: String,
-    /// Program and arguments; the program is looked up in `PATH` when it has no slash.
+    /// Program and arguments; the program is looked up in `PATH` when it has no slash. Empty with `shell`.
+    #[serde(default)]
     pub argv: Vec<String>,
+    /// A command line instead of `argv`, for a login shell: the user's own, bash, sh, or busybox's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<String>,
+    /// Runs as this user: a name of the image's `/etc/passwd`, or `uid[:gid]`. Refused where the guest may not
+    /// change users. Sets `HOME`, `USER`, `LOGNAME` and `SHELL`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Added to the sandbox's environment; an empty value is a value.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -355,6 +393,19 @@ pub enum Reply {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         more: bool,
     },
+    /// Listening sockets.
+    Ports {
+        /// By port.
+        ports: Vec<ListeningPort>,
+    },
+    /// Every process; a long list comes as several replies with one id.
+    Table {
+        /// By pid.
+        processes: Vec<SystemProcess>,
+        /// Another reply with the same id follows.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        more: bool,
+    },
     /// A path.
     Entry {
         /// The entry.
@@ -393,12 +444,26 @@ pub enum Reply {
     },
 }
 
+/// What has a process number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProcessKind {
+    /// A command.
+    #[default]
+    Command,
+    /// A TCP connection to a port inside. Its exit code is 0, or 1 when it was reset.
+    Connection,
+}
+
 /// A process as the guest knows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessInfo {
     /// Its number.
     pub process: ProcessNumber,
+    /// What it is.
+    #[serde(default)]
+    pub kind: ProcessKind,
     /// Its process id inside the sandbox.
     pub pid: i32,
     /// Its key.
@@ -476,21 +541,6 @@ pub struct FileEntry {
     /// Where a link points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-}
-
-/// What a sandbox uses.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct GuestStats {
-    /// Processes alive, the guest included.
-    pub processes: u32,
-    /// Resident memory of all of them, bytes.
-    pub memory_bytes: u64,
-    /// CPU time of all of them so far, milliseconds.
-    pub cpu_ms: u64,
-    /// Time since the guest started, milliseconds.
-    pub uptime_ms: u64,
 }
 
 /// Why a request failed.

@@ -10,8 +10,8 @@ use super::pending::Waiting;
 use bytes::Bytes;
 use handler_types::frame::encode_input;
 use handler_types::guest::{
-    GuestError, GuestErrorCode, GuestStats, MAX_CHUNK, Op, ProcessInfo, ProcessNumber, ProcessSpec,
-    Reply,
+    GuestError, GuestErrorCode, GuestStats, MAX_CHUNK, Op, ProcessInfo, ProcessKind, ProcessNumber,
+    ProcessSpec, Reply,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +46,10 @@ fn is_repeatable(op: &Op) -> bool {
             | Op::Resize { .. }
             | Op::CloseStdin { .. }
             | Op::Processes
+            | Op::Connect { .. }
+            | Op::Ports
+            | Op::Table
+            | Op::Chmod { .. }
             | Op::Stat { .. }
             | Op::List { .. }
             | Op::Stats
@@ -133,7 +137,7 @@ impl GuestHandle {
     /// # Errors
     /// [`GuestCallError`].
     pub async fn start(&self, mut spec: ProcessSpec) -> Result<ProcessInfo, GuestCallError> {
-        if spec.argv.is_empty() {
+        if spec.argv.is_empty() && spec.shell.is_none() {
             return Err(GuestCallError::Invalid(
                 "there is no program to run".to_owned(),
             ));
@@ -173,16 +177,7 @@ impl GuestHandle {
             slot: slot.clone(),
             info: ProcessInfo {
                 process,
-                pid: 0,
-                key: String::new(),
-                tag: String::new(),
-                argv: Vec::new(),
-                started_ms: 0,
-                exit: None,
-                tty: None,
-                produced: 0,
-                acked: 0,
-                received: 0,
+                ..ProcessInfo::default()
             },
         };
         loop {
@@ -302,13 +297,16 @@ impl GuestHandle {
         self.done(op, self.timing().call).await
     }
 
-    /// All processes the guest knows, by number.
+    /// All commands the guest knows, by number; connections to ports are left out.
     ///
     /// # Errors
     /// [`GuestCallError`].
     pub async fn processes(&self) -> Result<Vec<ProcessInfo>, GuestCallError> {
         match self.call(Op::Processes, self.timing().call).await? {
-            Reply::Processes { processes, .. } => Ok(processes),
+            Reply::Processes { mut processes, .. } => {
+                processes.retain(|info| info.kind == ProcessKind::Command);
+                Ok(processes)
+            }
             _ => Err(self.unexpected()),
         }
     }

@@ -191,6 +191,14 @@ impl GuestHandle {
         }
     }
 
+    /// Ends a connection to a port; when there is no link now, the guest does so by itself after a while.
+    pub(super) fn hang_up(&self, process: ProcessNumber) {
+        self.shared.slots.forget_input(process);
+        if let Some(connection) = self.now() {
+            connection.outbox.forget(process);
+        }
+    }
+
     pub(super) fn detach(&self, slot: &Arc<OutputSlot>) {
         if self.shared.slots.remove_output(slot)
             && let Some(connection) = self.now()

@@ -14,11 +14,14 @@ mod outbox;
 mod output;
 mod paths;
 mod pending;
+mod ports;
 mod reader;
 mod slots;
 mod supervisor;
+mod system;
 
 pub use error::{GuestCallError, LinkError};
 pub use files::{FileMeta, FileStream, Written};
 pub use handle::{GuestHandle, GuestTiming};
 pub use output::{ProcessStream, StreamItem};
+pub use ports::PortStream;

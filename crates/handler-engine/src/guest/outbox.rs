@@ -23,6 +23,7 @@ struct Notes {
     credits: BTreeMap<u32, u64>,
     detached: Vec<ProcessNumber>,
     cancelled: Vec<u32>,
+    forgotten: Vec<ProcessNumber>,
 }
 
 /// The sending side.
@@ -92,6 +93,11 @@ impl Outbox {
         });
     }
 
+    /// Ends and forgets a connection to a port.
+    pub(super) fn forget(&self, process: ProcessNumber) {
+        self.note(|notes| notes.forgotten.push(process));
+    }
+
     /// Writes the notes into `buffer`; cancellations only with `all`, since they must not overtake the request
     /// they are about.
     fn drain_notes(&self, all: bool, buffer: &mut Vec<u8>) {
@@ -122,7 +128,12 @@ impl Outbox {
             .cancelled
             .into_iter()
             .map(|request| Op::CancelFile { request });
-        for op in acks.chain(credits).chain(detached).chain(cancelled) {
+        let forgotten = taken
+            .forgotten
+            .into_iter()
+            .map(|process| Op::Forget { process });
+        let rest = detached.chain(cancelled).chain(forgotten);
+        for op in acks.chain(credits).chain(rest) {
             // A note is a few dozen bytes, far below the longest frame.
             encode_json(&Request { id: 0, op }, buffer).ok();
         }

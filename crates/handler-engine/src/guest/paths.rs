@@ -55,6 +55,24 @@ impl GuestHandle {
         self.done(op, self.timing().call).await
     }
 
+    /// Sets permission bits (at most `0o7777`); with `recursive` of all a folder holds, links below it left alone.
+    ///
+    /// # Errors
+    /// [`GuestCallError`].
+    pub async fn chmod(
+        &self,
+        path: &str,
+        mode: u32,
+        recursive: bool,
+    ) -> Result<(), GuestCallError> {
+        let op = Op::Chmod {
+            path: path.to_owned(),
+            mode,
+            recursive,
+        };
+        self.done(op, self.timing().slow_call).await
+    }
+
     /// Renames a path.
     ///
     /// # Errors

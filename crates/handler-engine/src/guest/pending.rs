@@ -213,7 +213,9 @@ fn join(before: Option<Reply>, part: Reply) -> Result<(Reply, bool), &'static st
         (None, part) => {
             let more = matches!(
                 part,
-                Reply::Processes { more: true, .. } | Reply::Entries { more: true, .. }
+                Reply::Processes { more: true, .. }
+                    | Reply::Entries { more: true, .. }
+                    | Reply::Table { more: true, .. }
             );
             Ok((part, more))
         }
@@ -242,6 +244,16 @@ fn join(before: Option<Reply>, part: Reply) -> Result<(Reply, bool), &'static st
                 more,
             };
             Ok((whole, more))
+        }
+        (
+            Some(Reply::Table { mut processes, .. }),
+            Reply::Table {
+                processes: next,
+                more,
+            },
+        ) => {
+            processes.extend(next);
+            Ok((Reply::Table { processes, more }, more))
         }
         _ => Err("the parts of an answer do not fit together"),
     }

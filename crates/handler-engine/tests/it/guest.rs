@@ -8,14 +8,14 @@ use handler_types::guest::{Exit, GuestErrorCode, ProcessSpec, Stream, TtySize};
 use std::path::PathBuf;
 use tokio::process::Child;
 
-struct Real {
+pub(crate) struct Real {
     temp: tempfile::TempDir,
     socket: PathBuf,
     _child: Child,
 }
 
 impl Real {
-    fn new(test: &str) -> Option<Self> {
+    pub(crate) fn new(test: &str) -> Option<Self> {
         let Some(guest) = guest_program() else {
             crate::world::skip(test);
             return None;
@@ -37,13 +37,13 @@ impl Real {
         })
     }
 
-    async fn link(&self) -> GuestHandle {
+    pub(crate) async fn link(&self) -> GuestHandle {
         GuestHandle::connect(&self.socket, SOON, GuestTiming::default())
             .await
             .expect("linked")
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.temp.path().join(name).to_string_lossy().into_owned()
     }
 }

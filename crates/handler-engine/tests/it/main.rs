@@ -9,6 +9,7 @@ mod engine;
 mod guest;
 mod hostile;
 mod peer;
+mod ports;
 mod reconnect;
 mod store;
 mod world;

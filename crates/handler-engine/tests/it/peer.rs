@@ -137,11 +137,6 @@ pub(crate) fn info(process: u32) -> ProcessInfo {
         key: "k".to_owned(),
         tag: String::new(),
         argv: vec!["x".to_owned()],
-        started_ms: 0,
-        exit: None,
-        tty: None,
-        produced: 0,
-        acked: 0,
-        received: 0,
+        ..ProcessInfo::default()
     }
 }

@@ -4,9 +4,9 @@ use super::{Conn, too_many_jobs};
 use crate::files::{self, list, read, remove, write};
 use crate::guest::Guest;
 use crate::process;
-use crate::{fail, stats};
+use crate::{fail, system};
 use handler_types::guest::{
-    GuestError, GuestErrorCode, Message, Op, ProcessNumber, Reply, Request,
+    GuestError, GuestErrorCode, Message, Op, ProcessKind, ProcessNumber, Reply, Request,
 };
 use std::rc::Rc;
 use tokio::task::spawn_local;
@@ -62,9 +62,15 @@ fn answer_of(guest: &Rc<Guest>, conn: &Rc<Conn>, id: u32, op: Op) -> Answer {
             rows,
         } => process(number)?.resize(handler_types::guest::TtySize { cols, rows })?,
         Op::Processes => return Ok(Some(processes(guest, conn, id))),
+        Op::Connect { port, key } => return process::connect(guest, conn, id, port, key),
+        Op::Ports => {
+            let ports = system::ports(guest);
+            return Ok(Some(Reply::Ports { ports }));
+        }
+        Op::Table => return Ok(Some(table(guest, conn, id))),
         Op::Forget { process: number } => forget(guest, number)?,
         Op::Stats => {
-            let stats = stats::collect(guest);
+            let stats = system::stats::collect(guest);
             return Ok(Some(Reply::Stats { stats }));
         }
         Op::Shutdown => guest.begin_stop(),
@@ -111,6 +117,24 @@ fn file_answer(conn: &Rc<Conn>, id: u32, op: Op) -> Answer {
             to,
             overwrite,
         } => files::folder::rename(&from, &to, overwrite)?,
+        Op::Chmod {
+            path,
+            mode,
+            recursive: false,
+        } => files::chmod::one(&path, mode)?,
+        Op::Chmod {
+            path,
+            mode,
+            recursive: true,
+        } => {
+            let change = files::chmod::Change::open(&path, mode)?;
+            let job = Job::begin(conn)?;
+            spawn_local(async move {
+                let result = change.run(&job.0).await;
+                job.0.answer(id, result.map(|()| Reply::Done));
+            });
+            return Ok(None);
+        }
         Op::Read {
             path,
             offset,
@@ -164,7 +188,7 @@ fn cancel(conn: &Conn, request: u32) -> Result<(), GuestError> {
 
 fn forget(guest: &Guest, number: ProcessNumber) -> Result<(), GuestError> {
     let process = guest.table.borrow().get(number)?;
-    if process.exit.get().is_none() {
+    if process.exit.get().is_none() && process.kind == ProcessKind::Command {
         return Err(fail(GuestErrorCode::Invalid, "the process still runs"));
     }
     guest.table.borrow_mut().remove(number);
@@ -200,6 +224,31 @@ fn processes(guest: &Guest, conn: &Conn, id: u32) -> Reply {
         }
     }
     Reply::Processes {
+        processes: page,
+        more: false,
+    }
+}
+
+/// As [`processes`], with every process of the sandbox.
+fn table(guest: &Guest, conn: &Conn, id: u32) -> Reply {
+    let mut page = Vec::new();
+    let mut size = 0;
+    for process in system::table(guest) {
+        size += 300
+            + process
+                .argv
+                .iter()
+                .map(|text| text.len() + 4)
+                .sum::<usize>();
+        page.push(process);
+        if size > PAGE / 2 {
+            let processes = std::mem::take(&mut page);
+            let more = true;
+            conn.answer(id, Ok(Reply::Table { processes, more }));
+            size = 0;
+        }
+    }
+    Reply::Table {
         processes: page,
         more: false,
     }

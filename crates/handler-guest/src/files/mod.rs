@@ -2,6 +2,7 @@
 //!
 //! Work is done inline in small steps; long jobs give others their turn between steps.
 
+pub(crate) mod chmod;
 pub(crate) mod entry;
 pub(crate) mod folder;
 pub(crate) mod list;

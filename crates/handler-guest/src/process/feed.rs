@@ -27,7 +27,7 @@ pub(super) async fn feed(process: Rc<Process>, fd: AsyncFd<OwnedFd>) {
     process.input_changed();
 }
 
-async fn write_all(process: &Process, fd: &AsyncFd<OwnedFd>) -> io::Result<()> {
+pub(super) async fn write_all(process: &Process, fd: &AsyncFd<OwnedFd>) -> io::Result<()> {
     loop {
         let chunk = {
             let input = process.input.borrow();

@@ -6,6 +6,7 @@
 //! made and nothing is allocated; all strings were made before.
 #![expect(unsafe_code, reason = "fork, exec and what lies between")]
 
+use super::user::Credentials;
 use libc::{c_char, c_int, c_long};
 use rustix::process::Rlimit;
 use std::ffi::CString;
@@ -25,6 +26,8 @@ pub(super) const STEP_FOLDER: i32 = 1;
 pub(super) const STEP_TERMINAL: i32 = 2;
 /// Failed step: the program itself.
 pub(super) const STEP_PROGRAM: i32 = 3;
+/// Failed step: the user.
+pub(super) const STEP_USER: i32 = 4;
 
 /// Length of a report and of a failed step: two `i32` in the machine's order.
 pub(super) const RECORD: usize = 8;
@@ -68,6 +71,8 @@ pub(super) struct Prepared {
     pub(super) terminal: bool,
     /// Limit of open files to set; the guest's own is higher.
     pub(super) open_files: Option<Rlimit>,
+    /// User to become, when another than the guest's.
+    pub(super) credentials: Option<Credentials>,
 }
 
 /// Forks the supervisor and gives its pid. Reports come on `report`, a failed step on `failed`, which
@@ -154,6 +159,11 @@ unsafe fn become_program(prepared: &Prepared, failed: RawFd) -> ! {
             };
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
+        if let Some(wanted) = &prepared.credentials
+            && !become_user(wanted)
+        {
+            give_up(failed, STEP_USER);
+        }
         if libc::chdir(prepared.folder.as_ptr()) < 0 {
             give_up(failed, STEP_FOLDER);
         }
@@ -175,6 +185,25 @@ unsafe fn become_program(prepared: &Prepared, failed: RawFd) -> ! {
             );
         }
         give_up(failed, STEP_PROGRAM);
+    }
+}
+
+/// Changes the user for good; whether it worked. By the system calls themselves, as the C library's
+/// functions take locks.
+///
+/// # Safety
+/// Only after a fork: changes the rights of the process.
+unsafe fn become_user(wanted: &Credentials) -> bool {
+    let (uid, gid) = (wanted.uid, wanted.gid);
+    // SAFETY: the list is alive and of that length; the other arguments are plain numbers.
+    unsafe {
+        libc::syscall(
+            libc::SYS_setgroups,
+            wanted.groups.len(),
+            wanted.groups.as_ptr(),
+        ) == 0
+            && libc::syscall(libc::SYS_setresgid, gid, gid, gid) == 0
+            && libc::syscall(libc::SYS_setresuid, uid, uid, uid) == 0
     }
 }
 

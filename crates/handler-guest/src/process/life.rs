@@ -3,7 +3,9 @@
 //! Invariant: every start is answered once, and every command that was told as started is told as
 //! ended once, whatever happens to its supervisor.
 
-use super::fork::{RECORD, REPORT_EXIT, REPORT_NO_FORK, REPORT_PID, STEP_FOLDER, STEP_TERMINAL};
+use super::fork::{
+    RECORD, REPORT_EXIT, REPORT_NO_FORK, REPORT_PID, STEP_FOLDER, STEP_TERMINAL, STEP_USER,
+};
 use super::{Process, output, tree};
 use crate::guest::Guest;
 use crate::{fail, failure::from_io};
@@ -85,6 +87,7 @@ async fn reach_program(
     Err(match step {
         STEP_FOLDER => from_io("working folder", &error),
         STEP_TERMINAL => from_io("terminal", &error),
+        STEP_USER => from_io("change of user", &error),
         _ if number == libc::ENOENT && std::path::Path::new(program).exists() => fail(
             GuestErrorCode::NotFound,
             format!("`{program}` is there, but its interpreter or loader is not"),

@@ -1,5 +1,6 @@
 //! Commands: their start, output, input, signals and end.
 
+mod connect;
 mod feed;
 mod fork;
 pub(crate) mod input;
@@ -7,17 +8,20 @@ mod life;
 mod output;
 mod prepare;
 pub(crate) mod ring;
+mod shell;
 mod start;
 pub(crate) mod table;
 pub(crate) mod tree;
+mod user;
 
+pub(crate) use connect::connect;
 pub(crate) use start::start;
 
 use crate::conn::{Conn, Source};
 use crate::guest::Guest;
 use crate::{fail, failure::from_errno};
 use handler_types::guest::{
-    Exit, GuestError, GuestErrorCode, Message, ProcessInfo, ProcessNumber, TtySize,
+    Exit, GuestError, GuestErrorCode, Message, ProcessInfo, ProcessKind, ProcessNumber, TtySize,
 };
 use input::Input;
 use ring::Ring;
@@ -37,10 +41,11 @@ pub(crate) struct Attachment {
     pub(crate) end_sent: bool,
 }
 
-/// One command, from its start until it is forgotten.
+/// One command or connection, from its start until it is forgotten.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) number: ProcessNumber,
+    pub(crate) kind: ProcessKind,
     pub(crate) key: String,
     tag: String,
     argv: Vec<String>,
@@ -59,6 +64,8 @@ pub(crate) struct Process {
     /// Told to everyone waiting when `exit` is set.
     exited: Notify,
     timed_out: Cell<bool>,
+    /// A connection that was reset.
+    broken: Cell<bool>,
     /// Wait status, when the supervisor is gone and the guest itself reaped the child.
     orphan_status: Cell<Option<i32>>,
     orphan_reaped: Notify,
@@ -85,6 +92,7 @@ impl Process {
         let ring = self.ring.borrow();
         ProcessInfo {
             process: self.number,
+            kind: self.kind,
             pid: self.pid.get(),
             key: self.key.clone(),
             tag: self.tag.clone(),
@@ -100,12 +108,14 @@ impl Process {
 
     /// Whether all output was read from it.
     pub(crate) fn output_complete(&self) -> bool {
-        self.exit.get().is_some() && self.open_outputs.get() == 0
+        // A connection may still take input after its output ended.
+        let is_over = self.exit.get().is_some() || self.kind == ProcessKind::Connection;
+        is_over && self.open_outputs.get() == 0
     }
 
     /// Whether it ended and the host has everything.
     pub(crate) fn is_spent(&self) -> bool {
-        self.output_complete() && self.ring.borrow().held() == 0
+        self.exit.get().is_some() && self.output_complete() && self.ring.borrow().held() == 0
     }
 
     /// Room for output under the window of this moment, in bytes.
@@ -119,6 +129,17 @@ impl Process {
         loop {
             let told = self.exited.notified();
             if self.exit.get().is_some() {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// Waits until the table has let go of it.
+    async fn wait_forgotten(&self) {
+        loop {
+            let told = self.room.notified();
+            if self.forgotten.get() {
                 return;
             }
             told.await;
@@ -265,6 +286,12 @@ impl Process {
             return Err(fail(
                 GuestErrorCode::Invalid,
                 format!("signal {signal} (1 to 31)"),
+            ));
+        }
+        if self.kind == ProcessKind::Connection {
+            return Err(fail(
+                GuestErrorCode::Invalid,
+                "a connection takes no signals",
             ));
         }
         if whole_tree {

@@ -48,7 +48,7 @@ pub(super) async fn read_stream(
 }
 
 /// Reads into the ring; whether the stream came to its end by itself.
-async fn collect(
+pub(super) async fn collect(
     guest: &Guest,
     process: &Process,
     stream: Stream,
@@ -77,6 +77,7 @@ async fn collect(
             },
         };
         let Ok(count @ 1..) = result else {
+            process.broken.set(result.is_err());
             return true;
         };
         if let Some(tail) = &mut tail {

@@ -2,6 +2,7 @@
 //! terminal. Everything that can be refused is refused here, before anything runs.
 
 use super::fork::{CStrings, Prepared};
+use super::user::{self, Account};
 use crate::config::GuestConfig;
 use crate::fail;
 use crate::failure::from_errno;
@@ -39,8 +40,16 @@ pub(super) struct Ends {
 /// Checks the parts of a spec that are only remembered.
 pub(super) fn check(spec: &ProcessSpec) -> Result<(), GuestError> {
     let invalid = |text: String| Err(fail(GuestErrorCode::Invalid, text));
-    if spec.argv.first().is_none_or(String::is_empty) {
-        return invalid("no program is named".to_owned());
+    match &spec.shell {
+        Some(line) if line.is_empty() => return invalid("an empty command line".to_owned()),
+        Some(_) if !spec.argv.is_empty() => {
+            return invalid("a command line and a program; name one".to_owned());
+        }
+        Some(_) => {}
+        None if spec.argv.first().is_none_or(String::is_empty) => {
+            return invalid("no program is named".to_owned());
+        }
+        None => {}
     }
     if spec.argv.len() > MAX_ARGUMENTS {
         return invalid(format!("more than {MAX_ARGUMENTS} arguments"));
@@ -67,9 +76,9 @@ pub(crate) fn check_size(size: TtySize) -> Result<(), GuestError> {
     ))
 }
 
-/// Makes everything the fork needs.
+/// Makes everything the fork needs. A command line becomes the arguments of the shell found.
 pub(super) fn prepare(
-    spec: &ProcessSpec,
+    spec: &mut ProcessSpec,
     config: &GuestConfig,
     base: &BTreeMap<OsString, OsString>,
     open_files: Option<Rlimit>,
@@ -78,7 +87,12 @@ pub(super) fn prepare(
         Some(path) => decode_absolute(path)?,
         None => config.workdir.clone().into_bytes(),
     };
-    let env = environment(spec, base)?;
+    let account = spec.user.as_deref().map(user::find).transpose()?;
+    let env = environment(spec, base, account.as_ref())?;
+    if let Some(line) = spec.shell.take() {
+        let path = env.get(OsStr::new("PATH"));
+        spec.argv = super::shell::command_line(line, account.as_ref(), path)?;
+    }
     let program = find_program(&spec.argv[0], env.get(OsStr::new("PATH")), &folder)?;
     let argv = spec
         .argv
@@ -99,6 +113,14 @@ pub(super) fn prepare(
     }
     .map_err(|errno| from_errno("pipes or terminal of the process", errno))?;
     let [stdin, stdout, stderr] = child;
+    let credentials = account
+        .map(|account| account.credentials)
+        .filter(|wanted| !wanted.are_ours());
+    if let (Some(wanted), Some(_)) = (&credentials, &spec.tty) {
+        // Programs open their terminal by its name.
+        let owner = rustix::fs::Uid::from_raw(wanted.uid);
+        let _ = rustix::fs::fchown(&stdin, Some(owner), None);
+    }
     let prepared = Prepared {
         program,
         argv: CStrings::new(argv),
@@ -110,6 +132,7 @@ pub(super) fn prepare(
         stderr,
         terminal: spec.tty.is_some(),
         open_files,
+        credentials,
     };
     Ok((prepared, ends))
 }
@@ -117,8 +140,12 @@ pub(super) fn prepare(
 fn environment(
     spec: &ProcessSpec,
     base: &BTreeMap<OsString, OsString>,
+    account: Option<&Account>,
 ) -> Result<BTreeMap<OsString, OsString>, GuestError> {
     let mut env = base.clone();
+    for (name, value) in account.into_iter().flat_map(Account::variables) {
+        env.insert(name.into(), value);
+    }
     if spec.tty.is_some() {
         env.entry("TERM".into())
             .or_insert_with(|| "xterm-256color".into());
@@ -139,7 +166,11 @@ fn c_string(bytes: &[u8], what: &str) -> Result<CString, GuestError> {
 }
 
 /// Looks a program up as a shell does. A name with a slash is left to `execve`.
-fn find_program(name: &str, path: Option<&OsString>, folder: &[u8]) -> Result<Vec<u8>, GuestError> {
+pub(super) fn find_program(
+    name: &str,
+    path: Option<&OsString>,
+    folder: &[u8],
+) -> Result<Vec<u8>, GuestError> {
     if name.contains('/') {
         return Ok(name.as_bytes().to_vec());
     }

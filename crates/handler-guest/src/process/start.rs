@@ -5,7 +5,7 @@ use crate::conn::Conn;
 use crate::guest::Guest;
 use crate::sys::waitable;
 use crate::{fail, failure::from_errno, failure::from_io};
-use handler_types::guest::{GuestError, GuestErrorCode, ProcessSpec, Reply, Stream};
+use handler_types::guest::{GuestError, GuestErrorCode, ProcessKind, ProcessSpec, Reply, Stream};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +31,7 @@ pub(crate) fn start(
     guest: &Rc<Guest>,
     conn: &Rc<Conn>,
     id: u32,
-    spec: ProcessSpec,
+    mut spec: ProcessSpec,
 ) -> Result<Option<Reply>, GuestError> {
     prepare::check(&spec)?;
     let known = guest.table.borrow().by_key(&spec.key);
@@ -48,7 +48,8 @@ pub(crate) fn start(
         return Err(fail(GuestErrorCode::Limit, "the sandbox is shutting down"));
     }
     let number = guest.table.borrow_mut().next_number()?;
-    let (prepared, ends) = prepare::prepare(&spec, &guest.config, &guest.env, guest.open_files)?;
+    let (prepared, ends) =
+        prepare::prepare(&mut spec, &guest.config, &guest.env, guest.open_files)?;
     let no_pipes = |errno| from_errno("pipes of the process", errno);
     let (report, tell_report) = pipe_with(PipeFlags::CLOEXEC).map_err(no_pipes)?;
     let (failed, tell_failed) = pipe_with(PipeFlags::CLOEXEC).map_err(no_pipes)?;
@@ -64,6 +65,7 @@ pub(crate) fn start(
     let timeout = spec.timeout_ms.map(Duration::from_millis);
     let process = Rc::new(Process {
         number,
+        kind: ProcessKind::Command,
         supervisor,
         key: spec.key,
         tag: spec.tag,
@@ -78,6 +80,7 @@ pub(crate) fn start(
         exit: Cell::new(None),
         exited: Notify::new(),
         timed_out: Cell::new(false),
+        broken: Cell::new(false),
         orphan_status: Cell::new(None),
         orphan_reaped: Notify::new(),
         ring: RefCell::default(),

@@ -6,4 +6,5 @@ mod files;
 mod flow;
 mod links;
 mod processes;
+mod system;
 mod trees;

@@ -57,6 +57,7 @@ fn spec(request: ExecRequest) -> ApiResult<ProcessSpec> {
         tty: None,
         timeout_ms: request.timeout_ms,
         tag: request.tag,
+        ..Default::default()
     })
 }
 
