@@ -20,7 +20,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("handler-client", &["types", "base"]),
     ("handler-engine", &["types", "base", "store"]),
     ("handler-session", &["types", "base", "store"]),
-    ("handler-drivers", &["types", "base", "engine"]),
+    ("handler-images", &["types", "base", "engine"]),
+    ("handler-drivers", &["types", "base", "engine", "images"]),
     (
         "handler-server",
         &[

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 handler-guest serve --socket PATH --workdir DIR [--home DIR] [--egress-socket PATH --egress-port N]
 handler-guest launch        (a plan on standard input)
-handler-guest probe
+handler-guest probe [images]
 handler-guest --version
 ";
 /// Exit code of a wrong command line.
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     match verb.as_ref().and_then(|verb| verb.to_str()) {
         Some("serve") => run_serve(arguments),
         Some("launch") => launch::run(|listener, plan| serve(listener, config_of(plan))),
-        Some("probe") => launch::probe(),
+        Some("probe") => launch::probe(arguments.next().is_some_and(|what| what == "images")),
         Some("--version") => {
             say(std::io::stdout(), concat!(env!("CARGO_PKG_VERSION"), "\n"));
             ExitCode::SUCCESS

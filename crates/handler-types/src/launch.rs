@@ -29,6 +29,15 @@ pub struct LaunchPlan {
     pub home_source: String,
     /// Host paths shown read-only at the same path, with everything below; a missing one is skipped, a link is copied as a link.
     pub system: Vec<String>,
+    /// Folders with the layers of the image that becomes the root, the uppermost first; empty: `system` on an empty root.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<String>,
+    /// Read-only file systems of other images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlays: Vec<LaunchOverlay>,
+    /// Paths that get an empty writable folder in memory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writable: Vec<String>,
     /// Host paths to show elsewhere or writable, in order of target depth. All must exist.
     pub mounts: Vec<LaunchMount>,
     /// Files made inside, read-only unless `writable`.
@@ -56,6 +65,8 @@ pub struct LaunchPlan {
 
 /// Where the egress folder is inside.
 pub const EGRESS_DIR: &str = "/run/handler/egress";
+/// Where the Wayland socket is inside.
+pub const WAYLAND_SOCKET: &str = "/run/handler/wayland-0";
 /// Where the certificate bundle is inside.
 pub const CA_BUNDLE: &str = "/run/handler/ca-bundle.pem";
 
@@ -69,6 +80,16 @@ pub struct LaunchMount {
     pub target: String,
     /// Whether it is read-only.
     pub read_only: bool,
+}
+
+/// A read-only file system of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LaunchOverlay {
+    /// Folders of its layers on the host, the uppermost first; at least two.
+    pub layers: Vec<String>,
+    /// Absolute path inside.
+    pub target: String,
 }
 
 /// One generated file.

@@ -56,6 +56,12 @@ pub(super) async fn probe(program: &Path) -> Result<LaunchAnswer, LauncherError>
     run(program, &["probe"], b"", Stdio::null(), PROBE_TIMEOUT).await
 }
 
+/// The same with what image roots need besides.
+pub(super) async fn probe_images(program: &Path) -> Result<LaunchAnswer, LauncherError> {
+    let arguments = ["probe", "images"];
+    run(program, &arguments, b"", Stdio::null(), PROBE_TIMEOUT).await
+}
+
 async fn run(
     program: &Path,
     arguments: &[&str],

@@ -14,6 +14,10 @@ pub(super) struct Identity<'a> {
     pub(super) gid: u32,
     pub(super) home: &'a str,
     pub(super) shell: &'a str,
+    /// `/etc/passwd` of the image, for the names in it; empty: the host's folders are the root.
+    pub(super) passwd: &'a str,
+    /// `/etc/group` of the image.
+    pub(super) group: &'a str,
 }
 
 /// All of them, read-only.
@@ -57,20 +61,30 @@ fn passwd(who: &Identity<'_>) -> String {
         shell,
         ..
     } = who;
-    let mut text = format!("{user}:x:{uid}:{gid}:{user}:{home}:{shell}\n");
-    let _ = writeln!(text, "root:x:0:0:root:/root:/usr/sbin/nologin");
-    let _ = writeln!(
-        text,
-        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin"
-    );
+    let own = format!("{user}:x:{uid}:{gid}:{user}:{home}:{shell}\n");
+    with_names(own, user, who.passwd, 7, PASSWD)
+}
+
+const PASSWD: &str = "root:x:0:0:root:/root:/usr/sbin/nologin\n\
+    nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
+const GROUP: &str = "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n";
+
+/// The own line, then the image's (those that are whole and of another name), else the usual ones.
+fn with_names(mut text: String, own: &str, image: &str, fields: usize, usual: &str) -> String {
+    let is_other = |line: &&str| {
+        let name = line.split(':').next().unwrap_or_default();
+        line.split(':').count() == fields && !name.is_empty() && name != own
+    };
+    let source = if image.is_empty() { usual } else { image };
+    for line in source.lines().filter(is_other) {
+        let _ = writeln!(text, "{line}");
+    }
     text
 }
 
 fn group(who: &Identity<'_>) -> String {
-    format!(
-        "{}:x:{}:\nroot:x:0:\ntty:x:5:\nnogroup:x:65534:\n",
-        who.user, who.gid
-    )
+    let own = format!("{}:x:{}:\n", who.user, who.gid);
+    with_names(own, who.user, who.group, 4, GROUP)
 }
 
 /// Another one per sandbox, the same one at each start; tells nothing about the host.
@@ -104,8 +118,17 @@ mod tests {
             gid: 0,
             home: "/home/agent",
             shell: "/bin/sh",
+            passwd: "",
+            group: "",
         };
         assert!(passwd(&who).starts_with("agent:x:0:0:agent:/home/agent:/bin/sh\nroot:x:0:"));
         assert!(group(&who).starts_with("agent:x:0:\n"));
+        let of_image = Identity {
+            passwd: "node:x:1000:1000::/home/node:/bin/sh\nagent:x:7:7::/:/x\nhalf:x\n",
+            ..who
+        };
+        let text = passwd(&of_image);
+        assert!(text.contains("\nnode:x:1000:"));
+        assert!(!text.contains("half") && !text.contains(":7:7:"), "{text}");
     }
 }

@@ -12,6 +12,7 @@ mod cgroup;
 mod check;
 mod destroy;
 mod files;
+mod images;
 mod observe;
 mod plan;
 mod process;
@@ -21,14 +22,18 @@ mod system;
 use async_trait::async_trait;
 use cgroup::{CgroupFolders, Controller};
 use handler_engine::driver::{Driver, DriverError, Instance, InstancePlan, ObservedInstance};
+use handler_engine::images::ImageStore;
+pub use handler_images::StoreConfig;
 use handler_types::SandboxId;
 use handler_types::api::HostCheck;
 use handler_types::lifetime::Capabilities;
 use handler_types::sandbox::{Confinement, SandboxSpec};
+use images::Images;
 use process::{Process, ProcessId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What users call it.
 pub const BACKEND: &str = "native";
@@ -46,6 +51,8 @@ pub struct NativeConfig {
     pub private: Vec<PathBuf>,
     /// Most open files of a process inside.
     pub open_files: u64,
+    /// Where images are kept and whom registries are believed by; none: sandboxes start from the host's folders only.
+    pub images: Option<StoreConfig>,
 }
 
 impl NativeConfig {
@@ -58,6 +65,7 @@ impl NativeConfig {
             extra_ca_file: None,
             private: Vec::new(),
             open_files: 1 << 20,
+            images: None,
         }
     }
 }
@@ -68,6 +76,7 @@ pub struct NativeDriver {
     config: NativeConfig,
     cgroups: CgroupFolders,
     checks: check::Cache,
+    images: Images,
 }
 
 impl NativeDriver {
@@ -79,6 +88,7 @@ impl NativeDriver {
             tracing::warn!(%error, "cannot become sub-reaper");
         }
         Self {
+            images: Images::open(&config),
             config,
             cgroups: CgroupFolders::of_this_process(),
             checks: check::Cache::default(),
@@ -118,6 +128,8 @@ impl Driver for NativeDriver {
             memory_limit: can(Controller::Memory),
             cpu_limit: can(Controller::Cpu),
             pids_limit: can(Controller::Pids),
+            images: self.images.can(&self.config).await,
+            display: true,
             ..Capabilities::default()
         }
     }
@@ -139,11 +151,7 @@ impl Driver for NativeDriver {
                     .to_owned(),
             ));
         }
-        if spec.image.is_some() || !spec.image_mounts.is_empty() {
-            return Err(DriverError::Unenforceable(
-                "native sandboxes start from the host's system folders only".to_owned(),
-            ));
-        }
+        self.images.accept(spec)?;
         plan::check_spec(spec, &self.config.private)?;
         let limits = cgroup::limits_of(&spec.resources).map_err(DriverError::Invalid)?;
         if !spec.strict_limits {
@@ -180,15 +188,33 @@ impl Driver for NativeDriver {
         owner: &str,
         instance: Option<&Instance>,
     ) -> Result<(), DriverError> {
+        self.stop(id, owner, instance).await?;
+        self.images.release(owner, id)
+    }
+
+    /// Ends the processes; the home lies in the sandbox's own folder, and its images stay taken.
+    async fn stop(
+        &self,
+        id: &SandboxId,
+        owner: &str,
+        instance: Option<&Instance>,
+    ) -> Result<(), DriverError> {
         let reference = instance.and_then(reference);
         destroy::destroy(&self.cgroups, id, owner, reference.as_ref()).await
     }
 
+    fn images(&self) -> Option<Arc<dyn ImageStore>> {
+        self.images.store()
+    }
+
     async fn list_owned(&self, owner: &str) -> Vec<ObservedInstance> {
-        let mut found: BTreeMap<SandboxId, String> = BTreeMap::new();
+        let mut found: BTreeMap<SandboxId, (String, bool)> = BTreeMap::new();
+        for id in self.images.sandboxes(owner) {
+            found.insert(id, ("images it uses".to_owned(), false));
+        }
         for id in self.cgroups.sandboxes(owner) {
             if let Ok(id) = id.parse() {
-                found.insert(id, "cgroup".to_owned());
+                found.insert(id, ("cgroup".to_owned(), true));
             }
         }
         for owned in observe::owned(owner) {
@@ -196,15 +222,12 @@ impl Driver for NativeDriver {
                 continue;
             };
             let kind = if owned.is_init { "PID 1" } else { "launcher" };
-            found.insert(id, format!("{kind}, process {}", owned.process.pid));
+            let what = format!("{kind}, process {}", owned.process.pid);
+            found.insert(id, (what, true));
         }
         found
             .into_iter()
-            .map(|(id, what)| ObservedInstance {
-                id,
-                what,
-                running: true,
-            })
+            .map(|(id, (what, running))| ObservedInstance { id, what, running })
             .collect()
     }
 }

@@ -6,15 +6,21 @@
 //! | a mount on `/`, `/usr`, `/etc`, `/tmp` … themselves (below is fine) | it would replace the system |
 //! | two mounts on one target, or one on the home | one would hide the other |
 //! | a source that holds, or lies in, a private folder of the daemon | it would show other sandboxes |
+//! | a writable folder or an image on the home, on `/tmp` or on a mount | one would hide the other |
 //! | paths that are not absolute and plain, or hold a zero byte | they mean different things to different readers |
 
 use super::files;
+use super::images::Taken;
 use super::system::{
     CA_VARIABLES, EGRESS_PORT, NO_PROXY, OWN_FOLDERS, OWN_TREES, PATH, PROXY_VARIABLES, SYSTEM,
     SYSTEM_ETC,
 };
 use handler_engine::driver::{DriverError, InstancePlan};
-use handler_types::launch::{CA_BUNDLE, LaunchFile, LaunchMount, LaunchPlan};
+use handler_images::ImageRoot;
+use handler_types::image::ImageMount;
+use handler_types::launch::{
+    CA_BUNDLE, LaunchFile, LaunchMount, LaunchOverlay, LaunchPlan, WAYLAND_SOCKET,
+};
 use handler_types::sandbox::SandboxSpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -78,6 +84,24 @@ pub(super) fn check_spec(spec: &SandboxSpec, private: &[PathBuf]) -> Result<(), 
             )));
         }
     }
+    let images = spec.image_mounts.iter().map(|mount| &mount.target);
+    for target in images.chain(&spec.writable_paths) {
+        check_target(target)?;
+        if !targets.insert(target.clone()) {
+            return Err(DriverError::Invalid(format!("two mounts on {target}")));
+        }
+    }
+    for folder in &spec.path_append {
+        plain(folder)?;
+        if folder.contains(':') {
+            return Err(DriverError::Invalid(format!(
+                "{folder:?} cannot be in PATH: it has a colon"
+            )));
+        }
+    }
+    if let Some(display) = &spec.display {
+        plain(display)?;
+    }
     for file in &spec.files {
         plain(&file.target)?;
         if OWN_TREES
@@ -107,6 +131,7 @@ pub(super) fn launch_plan(
     plan: &InstancePlan,
     paths: &InstancePaths,
     facts: &HostFacts,
+    images: &Taken,
     cgroups: &[PathBuf],
 ) -> Result<LaunchPlan, DriverError> {
     let spec = &plan.spec;
@@ -123,14 +148,27 @@ pub(super) fn launch_plan(
         user: USER.to_owned(),
         home: spec.home.clone(),
         home_source: text(&paths.home)?,
-        system: system(),
+        system: if images.root.is_some() {
+            Vec::new()
+        } else {
+            system()
+        },
+        layers: images
+            .root
+            .iter()
+            .map(layers)
+            .next()
+            .transpose()?
+            .unwrap_or_default(),
+        overlays: overlays(spec, images)?,
+        writable: spec.writable_paths.clone(),
         mounts: mounts(spec, paths)?,
-        files: generated(plan, facts, &hostname),
+        files: generated(plan, facts, images.root.as_ref(), &hostname),
         tmp_mib: 0,
         socket: text(&paths.socket)?,
         egress_dir: plan.egress_dir.as_deref().map(text).transpose()?,
         egress_port: EGRESS_PORT,
-        env: environment(plan, facts),
+        env: environment(plan, facts, images.root.as_ref()),
         workdir: spec.workdir.clone(),
         cgroups: cgroups
             .iter()
@@ -178,6 +216,21 @@ fn system() -> Vec<String> {
         .collect()
 }
 
+fn layers(root: &ImageRoot) -> Result<Vec<String>, DriverError> {
+    root.layers.iter().map(|layer| text(layer)).collect()
+}
+
+fn overlays(spec: &SandboxSpec, images: &Taken) -> Result<Vec<LaunchOverlay>, DriverError> {
+    let pairs = spec.image_mounts.iter().zip(&images.mounts);
+    let overlay = |(mount, root): (&ImageMount, &ImageRoot)| {
+        Ok(LaunchOverlay {
+            layers: layers(root)?,
+            target: mount.target.clone(),
+        })
+    };
+    pairs.map(overlay).collect()
+}
+
 /// The project folder at its own path, then the other mounts.
 fn user_mounts(spec: &SandboxSpec) -> Vec<LaunchMount> {
     let scope = spec.scope.iter().map(|scope| LaunchMount {
@@ -200,11 +253,22 @@ fn mounts(spec: &SandboxSpec, paths: &InstancePaths) -> Result<Vec<LaunchMount>,
         target: CA_BUNDLE.to_owned(),
         read_only: true,
     });
+    // Connecting to a socket is no writing to the mount.
+    mounts.extend(spec.display.iter().map(|socket| LaunchMount {
+        source: socket.clone(),
+        target: WAYLAND_SOCKET.to_owned(),
+        read_only: true,
+    }));
     mounts.sort_by_key(|mount| Path::new(&mount.target).components().count());
     Ok(mounts)
 }
 
-fn generated(plan: &InstancePlan, facts: &HostFacts, hostname: &str) -> Vec<LaunchFile> {
+fn generated(
+    plan: &InstancePlan,
+    facts: &HostFacts,
+    image: Option<&ImageRoot>,
+    hostname: &str,
+) -> Vec<LaunchFile> {
     let mut all = files::etc(&files::Identity {
         id: plan.id.as_str(),
         hostname,
@@ -213,6 +277,8 @@ fn generated(plan: &InstancePlan, facts: &HostFacts, hostname: &str) -> Vec<Laun
         gid: facts.gid,
         home: &plan.spec.home,
         shell: &facts.shell,
+        passwd: image.map_or("", |image| &image.passwd),
+        group: image.map_or("", |image| &image.group),
     });
     all.extend(plan.spec.files.iter().map(|file| LaunchFile {
         target: file.target.clone(),
@@ -223,24 +289,37 @@ fn generated(plan: &InstancePlan, facts: &HostFacts, hostname: &str) -> Vec<Laun
     all
 }
 
-fn environment(plan: &InstancePlan, facts: &HostFacts) -> BTreeMap<String, String> {
+/// Of the image first, then what a sandbox needs, then what the spec says.
+fn environment(
+    plan: &InstancePlan,
+    facts: &HostFacts,
+    image: Option<&ImageRoot>,
+) -> BTreeMap<String, String> {
     let spec = &plan.spec;
-    let mut env: BTreeMap<String, String> = [
+    let of_image = image.map(|image| &image.config.env);
+    let mut env: BTreeMap<String, String> = of_image
+        .into_iter()
+        .flatten()
+        .filter(|(name, value)| is_variable(name, value))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let path = search_path(spec, env.get("PATH").map_or(PATH, String::as_str));
+    let own = [
         ("HANDLER_SANDBOX", plan.id.to_string()),
         ("HOME", spec.home.clone()),
-        ("LANG", "C.UTF-8".to_owned()),
         ("LOGNAME", USER.to_owned()),
-        (
-            "PATH",
-            format!("{}/.local/bin:{PATH}", spec.home.trim_end_matches('/')),
-        ),
+        ("PATH", path),
         ("SHELL", facts.shell.clone()),
         ("TERM", "xterm-256color".to_owned()),
         ("TMPDIR", "/tmp".to_owned()),
         ("USER", USER.to_owned()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into();
+    ];
+    env.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    env.entry("LANG".to_owned())
+        .or_insert_with(|| "C.UTF-8".to_owned());
+    if spec.display.is_some() {
+        env.insert("WAYLAND_DISPLAY".to_owned(), WAYLAND_SOCKET.to_owned());
+    }
     env.extend(
         CA_VARIABLES
             .iter()
@@ -256,6 +335,14 @@ fn environment(plan: &InstancePlan, facts: &HostFacts) -> BTreeMap<String, Strin
     }
     env.extend(spec.env.clone());
     env
+}
+
+/// The home's programs, then the usual ones, then what is appended.
+fn search_path(spec: &SandboxSpec, usual: &str) -> String {
+    let home = format!("{}/.local/bin", spec.home.trim_end_matches('/'));
+    let appended = spec.path_append.iter().map(String::as_str);
+    let all: Vec<&str> = [home.as_str(), usual].into_iter().chain(appended).collect();
+    all.join(":")
 }
 
 fn check_target(target: &str) -> Result<(), DriverError> {

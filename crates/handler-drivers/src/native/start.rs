@@ -1,6 +1,7 @@
 //! Starting an instance: folders and limits first, then the launcher; undone in reverse when a step fails.
 
 use super::cgroup::{Limit, Made};
+use super::images::Taken;
 use super::plan::{self, HostFacts, InstancePaths};
 use super::process::{Process, ProcessId};
 use super::{NativeConfig, NativeDriver, Reference, api, ca, cgroup, check, destroy};
@@ -22,8 +23,10 @@ pub(super) async fn start(
     plan::check_owner(&plan.owner)?;
     let paths = InstancePaths::of(plan);
     let log = prepare(&driver.config, plan, &paths).map_err(|error| disk_error(&error))?;
+    // Noted until the sandbox is destroyed; a failed start is one that may be tried again.
+    let images = driver.images.take(plan).await?;
     let made = limit(driver, plan).await?;
-    let result = launch(driver, plan, &paths, &made, log).await;
+    let result = launch(driver, plan, &paths, &made, &images, log).await;
     if result.is_err() {
         undo(driver, plan, &paths, &made).await;
     }
@@ -78,9 +81,11 @@ async fn launch(
     plan: &InstancePlan,
     paths: &InstancePaths,
     made: &Made,
+    images: &Taken,
     log: File,
 ) -> Result<ProcessId, DriverError> {
-    let launch_plan = plan::launch_plan(plan, paths, &facts(&driver.config), &made.folders)?;
+    let facts = facts(&driver.config, images);
+    let launch_plan = plan::launch_plan(plan, paths, &facts, images, &made.folders)?;
     let answer = api::launch(&driver.config.guest_program, &launch_plan, log)
         .await
         .map_err(|error| failed("launcher", &error))?;
@@ -102,23 +107,36 @@ fn refusal(step: String, message: String, errno: Option<i32>) -> DriverError {
         Some(libc::ENOSPC) if !step.contains("namespace") => {
             DriverError::NoSpace(format!("{step}: {message}"))
         }
+        // The kernel's answers to an overlay it does not know or does not allow to ordinary users.
+        Some(libc::ENODEV | libc::EPERM | libc::EINVAL | libc::EOPNOTSUPP)
+            if step.starts_with("image root") =>
+        {
+            DriverError::HostNotReady(format!("{step}: {message}. {OVERLAY}"))
+        }
         Some(libc::EDQUOT) => DriverError::NoSpace(format!("{step}: {message}")),
         Some(libc::ENOENT | libc::ELOOP | libc::EACCES | libc::ENOTDIR) if is_mount => {
             DriverError::Invalid(format!("{step}: {message}"))
         }
+        Some(libc::EROFS) if step.starts_with("make ") => DriverError::Invalid(format!(
+            "{step}: it would lie in a folder that is shown read-only; choose another path"
+        )),
         _ => DriverError::Failed { step, message },
     }
 }
 
-fn facts(config: &NativeConfig) -> HostFacts {
-    let shell = SHELLS
+const OVERLAY: &str = "Sandboxes of the native backend start from images only where the kernel has overlayfs and \
+    allows it in user namespaces (Linux 5.11 or newer); use a sandbox without an image, or the podman backend.";
+
+fn facts(config: &NativeConfig, images: &Taken) -> HostFacts {
+    let host_shell = SHELLS
         .iter()
         .find(|shell| Path::new(shell).exists())
         .unwrap_or(&"/bin/sh");
+    let shell = images.root.as_ref().map_or(*host_shell, |root| &root.shell);
     HostFacts {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
-        shell: (*shell).to_owned(),
+        shell: shell.to_owned(),
         open_files: config.open_files,
         private: config.private.clone(),
     }

@@ -5,6 +5,7 @@
 
 mod as_an_ordinary_user;
 mod endings;
+mod images;
 mod inside;
 mod limits;
 mod starting;

@@ -1,6 +1,6 @@
 //! A place to try sandboxes in: folders, a driver, and commands run through the real guest link.
 
-use handler_drivers::native::{NativeConfig, NativeDriver};
+use handler_drivers::native::{NativeConfig, NativeDriver, StoreConfig};
 use handler_engine::driver::{Driver, DriverError, Instance, InstancePlan};
 use handler_engine::guest::{GuestHandle, GuestTiming, StreamItem};
 use handler_types::SandboxId;
@@ -84,7 +84,11 @@ impl World {
             .prefix("hn")
             .tempdir()
             .expect("temp folder");
-        let config = NativeConfig::new(guest_program().to_owned(), folder.path().to_owned());
+        let mut config = NativeConfig::new(guest_program().to_owned(), folder.path().to_owned());
+        config.images = Some(StoreConfig {
+            folder: folder.path().join("images"),
+            ..StoreConfig::default()
+        });
         let owner = format!("t{}", handler_base::random::hex(6));
         Self {
             driver: NativeDriver::new(config),

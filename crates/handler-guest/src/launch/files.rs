@@ -2,7 +2,7 @@
 //!
 //! | where | read-only | writable |
 //! |---|---|---|
-//! | the root itself | written there; the root becomes read-only | a copy kept aside, mounted on the place |
+//! | the root itself | written there (instead of an image's file); the root becomes read-only | a copy kept aside, mounted on the place |
 //! | a mount (home, /tmp, project) | a copy kept aside, mounted on the place | written there unless something is there |
 //!
 //! A writable file that exists is left as it is: it was seeded at an earlier start and may have been changed since.
@@ -19,16 +19,19 @@ const ASIDE: &str = "/run/handler/files";
 /// Writes all files of the plan.
 pub(super) fn write_all(tree: &Tree, plan: &LaunchPlan) -> Result<(), StepError> {
     for (number, file) in plan.files.iter().enumerate() {
-        write(tree, number, file)?;
+        write(tree, number, file, !plan.layers.is_empty())?;
     }
     Ok(())
 }
 
-fn write(tree: &Tree, number: usize, file: &LaunchFile) -> Result<(), StepError> {
+fn write(tree: &Tree, number: usize, file: &LaunchFile, replace: bool) -> Result<(), StepError> {
     let (parent, _) = tree.parent(&file.target)?;
     let on_root = tree.is_own(parent.as_fd())?;
     match (on_root, file.writable) {
         (true, false) => {
+            if replace {
+                tree.clear(&file.target)?;
+            }
             if tree.write(&file.target, file.content.as_bytes(), file.mode)? {
                 return Ok(());
             }

@@ -9,6 +9,7 @@ mod files;
 mod lockdown;
 mod mounts;
 mod namespaces;
+mod overlay;
 mod probe;
 mod proc;
 mod root;
@@ -43,10 +44,10 @@ pub fn run(serve: impl FnOnce(UnixListener, &LaunchPlan) -> i32) -> ExitCode {
     reply(&answer)
 }
 
-/// `handler-guest probe`: tries on this host what a launch needs, and answers like one.
-/// Nothing is left running; the process id answered is 0.
-pub fn probe() -> ExitCode {
-    reply(&probe::probe().unwrap_or_else(StepError::into_answer))
+/// `handler-guest probe`: tries on this host what a launch needs (with `images`, what image roots need besides),
+/// and answers like one. Nothing is left running; the process id answered is 0.
+pub fn probe(images: bool) -> ExitCode {
+    reply(&probe::probe(images).unwrap_or_else(StepError::into_answer))
 }
 
 fn read_plan() -> Result<LaunchPlan, StepError> {

@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 
 /// Tries namespaces, `/proc`, a copied tree, lockdown and seccomp.
-pub(super) fn probe() -> Result<LaunchAnswer, StepError> {
+pub(super) fn probe(images: bool) -> Result<LaunchAnswer, StepError> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     namespaces::enter(uid, gid)?;
@@ -20,7 +20,7 @@ pub(super) fn probe() -> Result<LaunchAnswer, StepError> {
     match sys::fork().step(|| "start PID 1")? {
         None => {
             drop(read);
-            if let Err(error) = rehearse() {
+            if let Err(error) = rehearse(images) {
                 let text = serde_json::to_vec(&error.into_answer()).unwrap_or_default();
                 let _ = File::from(write).write_all(&text);
                 sys::exit_now(1);
@@ -50,7 +50,7 @@ pub(super) fn probe() -> Result<LaunchAnswer, StepError> {
     }
 }
 
-fn rehearse() -> Result<(), StepError> {
+fn rehearse(images: bool) -> Result<(), StepError> {
     namespaces::enter_mounts()?;
     namespaces::furnish("probe")?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
@@ -59,6 +59,9 @@ fn rehearse() -> Result<(), StepError> {
         .step(|| "open the host's root")?;
     mounts::attach(root.as_fd(), place.as_fd(), "the new root")?;
     let tree = super::tree::Tree::new(root);
+    if images {
+        super::overlay::rehearse(&tree)?;
+    }
     super::proc::mount(&tree, rustix::process::geteuid().as_raw())?;
     super::devices::mount(&tree)?;
     let filter = seccomp::filter()?;

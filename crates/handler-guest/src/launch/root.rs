@@ -1,7 +1,8 @@
 //! The file tree of the sandbox: what is put where, in which order, and the change of root.
 //!
 //! ```text
-//! tmpfs on / (over the host's root, which stays what paths are looked up in until the end)
+//! tmpfs on / (over the host's root, which stays what paths are looked up in until the end);
+//! with an image: its layers below it, as one overlay, and the tmpfs is what is written over them (`overlay.rs`)
 //!   ├─ /proc /dev /sys           fresh or minimal (`proc.rs`, `devices.rs`)
 //!   ├─ system, /tmp, home, mounts, egress     by depth of target, so that none hides another
 //!   └─ generated files           then read-only, pivot, host's root detached
@@ -12,8 +13,8 @@
 use super::mounts::{self, Access};
 use super::step::{StepError, StepExt};
 use super::tree::Tree;
-use super::{devices, files, proc, sys};
-use handler_types::launch::{EGRESS_DIR, LaunchPlan};
+use super::{devices, files, overlay, proc, sys};
+use handler_types::launch::{CA_BUNDLE, EGRESS_DIR, LaunchOverlay, LaunchPlan};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
@@ -31,6 +32,13 @@ const LINKS: [(&str, &str); 3] = [
     ("/etc/mtab", "../proc/self/mounts"),
 ];
 
+/// Where programs look for certificate authorities; an image without any gets the sandbox's.
+const CA_PLACE: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Ours alone.
+const OWN_FOLDER: &str = "/run/handler";
+/// Expected to be writable; in images it is a folder of its own.
+const VAR_TMP: &str = "/var/tmp";
+
 /// One thing to put in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece<'p> {
@@ -38,6 +46,10 @@ enum Piece<'p> {
     System(&'p str),
     /// The private `/tmp`.
     Tmp,
+    /// An empty folder in memory.
+    Writable(&'p str),
+    /// Another image, read-only.
+    Image(&'p LaunchOverlay),
     /// A host path at any path.
     Bind {
         source: &'p str,
@@ -49,8 +61,9 @@ enum Piece<'p> {
 impl<'p> Piece<'p> {
     fn target(&self) -> &'p str {
         match self {
-            Self::System(path) => path,
+            Self::System(path) | Self::Writable(path) => path,
             Self::Tmp => "/tmp",
+            Self::Image(overlay) => &overlay.target,
             Self::Bind { target, .. } => target,
         }
     }
@@ -65,7 +78,12 @@ impl<'p> Piece<'p> {
 
 /// Builds the whole tree and makes it the root. The caller is in its own mount namespace.
 pub(super) fn build(plan: &LaunchPlan) -> Result<(), StepError> {
-    let tree = start()?;
+    let mut tree = start()?;
+    let mut own = None;
+    if !plan.layers.is_empty() {
+        tree = overlay::root(&tree, &plan.layers)?;
+        own = Some(own_folder(&tree)?);
+    }
     proc::mount(&tree, plan.uid)?;
     devices::mount(&tree)?;
     for piece in pieces(plan) {
@@ -74,8 +92,40 @@ pub(super) fn build(plan: &LaunchPlan) -> Result<(), StepError> {
     for (path, target) in LINKS {
         tree.link(path, OsStr::new(target))?;
     }
+    if !plan.layers.is_empty() {
+        complete_image(&tree)?;
+    }
     files::write_all(&tree, plan)?;
+    if let Some(own) = own {
+        sys::set_mount_attributes(own.as_fd(), libc::MOUNT_ATTR_RDONLY, false)
+            .step(|| format!("{OWN_FOLDER} read-only"))?;
+    }
     finish(&tree)
+}
+
+/// Nothing that an image has there may pass for what the launcher puts there.
+fn own_folder(tree: &Tree) -> Result<OwnedFd, StepError> {
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let own = mounts::fresh(
+        "tmpfs",
+        &[("size", ROOT_SIZE), ("mode", "0755")],
+        attributes,
+    )?;
+    let place = tree.folder(OWN_FOLDER)?;
+    mounts::attach(own.as_fd(), place.as_fd(), OWN_FOLDER)?;
+    Ok(own)
+}
+
+/// What images lack or have read-only. Where an image has a link in the way, it is left as it is.
+fn complete_image(tree: &Tree) -> Result<(), StepError> {
+    let _ = tree.link(CA_PLACE, OsStr::new(CA_BUNDLE));
+    let is_plain = tree
+        .folder(VAR_TMP)
+        .and_then(|folder| tree.is_own(folder.as_fd()));
+    match is_plain {
+        Ok(true) => put_tmpfs(tree, VAR_TMP, "1777", 0),
+        Ok(false) | Err(_) => Ok(()),
+    }
 }
 
 /// Puts an empty tmpfs over the root. Paths are still looked up in the host's root below it.
@@ -96,6 +146,8 @@ fn start() -> Result<Tree, StepError> {
 fn pieces(plan: &LaunchPlan) -> Vec<Piece<'_>> {
     let mut pieces: Vec<Piece<'_>> = plan.system.iter().map(|path| Piece::System(path)).collect();
     pieces.push(Piece::Tmp);
+    pieces.extend(plan.writable.iter().map(|path| Piece::Writable(path)));
+    pieces.extend(plan.overlays.iter().map(Piece::Image));
     pieces.push(Piece::Bind {
         source: &plan.home_source,
         target: &plan.home,
@@ -122,7 +174,9 @@ fn pieces(plan: &LaunchPlan) -> Vec<Piece<'_>> {
 fn put(tree: &Tree, piece: Piece<'_>, plan: &LaunchPlan) -> Result<(), StepError> {
     match piece {
         Piece::System(path) => put_system(tree, path),
-        Piece::Tmp => put_tmp(tree, plan.tmp_mib),
+        Piece::Tmp => put_tmpfs(tree, "/tmp", "1777", plan.tmp_mib),
+        Piece::Writable(path) => put_tmpfs(tree, path, "0755", 0),
+        Piece::Image(image) => overlay::show(tree, image),
         Piece::Bind {
             source,
             target,
@@ -131,15 +185,15 @@ fn put(tree: &Tree, piece: Piece<'_>, plan: &LaunchPlan) -> Result<(), StepError
     }
 }
 
-fn put_tmp(tree: &Tree, mib: u64) -> Result<(), StepError> {
+fn put_tmpfs(tree: &Tree, path: &str, mode: &str, mib: u64) -> Result<(), StepError> {
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     let size = format!("{mib}m");
-    let mut options = vec![("mode", "1777")];
+    let mut options = vec![("mode", mode)];
     if mib > 0 {
         options.push(("size", &size));
     }
     let tmp = mounts::fresh("tmpfs", &options, attributes)?;
-    mounts::attach(tmp.as_fd(), tree.folder("/tmp")?.as_fd(), "/tmp")
+    mounts::attach(tmp.as_fd(), tree.folder(path)?.as_fd(), path)
 }
 
 fn put_bind(tree: &Tree, source: &str, target: &str, read_only: bool) -> Result<(), StepError> {

@@ -86,6 +86,15 @@ impl Tree {
         }
     }
 
+    /// Takes away a file or link (never a folder, never what is mounted on), so that another can be written.
+    pub(super) fn clear(&self, path: &str) -> Result<(), StepError> {
+        let (parent, name) = self.parent(path)?;
+        match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT | Errno::ISDIR | Errno::PERM | Errno::BUSY) => Ok(()),
+            Err(error) => Err(error).step(|| format!("replace {path}")),
+        }
+    }
+
     /// Writes a new file. `false`: something is there already, and it was left alone.
     pub(super) fn write(&self, path: &str, content: &[u8], mode: u32) -> Result<bool, StepError> {
         let (parent, name) = self.parent(path)?;

@@ -37,6 +37,7 @@ fn planned(plan: &InstancePlan) -> Result<LaunchPlan, DriverError> {
         plan,
         &InstancePaths::of(plan),
         &facts(),
+        &Taken::default(),
         &[PathBuf::from("/cg/a")],
     )
 }
@@ -108,7 +109,7 @@ fn a_project_folder_may_be_anywhere_and_named_anything() {
         let mut plan = instance(wanted);
         plan.dir = "/x/y".into();
         let paths = InstancePaths::of(&plan);
-        let made = launch_plan(&plan, &paths, &facts, &[]).expect("a plan");
+        let made = launch_plan(&plan, &paths, &facts, &Taken::default(), &[]).expect("a plan");
         let shown = made
             .mounts
             .iter()
