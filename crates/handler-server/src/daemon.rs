@@ -10,7 +10,7 @@ use crate::state::App;
 use anyhow::Context as _;
 use axum::serve::ListenerExt as _;
 use handler_base::tasks::spawn_named;
-use handler_drivers::native::{NativeConfig, NativeDriver};
+use handler_drivers::native::{NativeConfig, NativeDriver, StoreConfig};
 use handler_engine::StoreRows;
 use handler_engine::egress::{EgressLink, EgressLinkConfig};
 use handler_engine::{Engine, EngineConfig, EngineTiming, SandboxChange};
@@ -78,6 +78,7 @@ async fn compose(
     let egress = Arc::new(start_egress(&layout, programs.program).await?);
     let mut native = NativeConfig::new(guest_program, layout.state.clone());
     native.extra_ca_file = settings.extra_ca_file.clone();
+    native.images = Some(image_store(&settings));
     let engine = Engine::start(EngineConfig {
         state_dir: layout.state.clone(),
         runtime_dir: layout.runtime.clone(),
@@ -112,6 +113,23 @@ async fn compose(
     // Now nothing writes into them any more.
     harnesses::remove_interrupted(&layout.harnesses_dir());
     Ok(app)
+}
+
+/// Where the native backend keeps images; credentials are those of `podman login` and `docker login`.
+fn image_store(settings: &Settings) -> StoreConfig {
+    let logins = [
+        settings
+            .layout
+            .runtime
+            .with_file_name("containers/auth.json"),
+        settings.home.join(".config/containers/auth.json"),
+        settings.home.join(".docker/config.json"),
+    ];
+    StoreConfig {
+        folder: settings.layout.data.join("images"),
+        extra_ca_file: settings.extra_ca_file.clone(),
+        auth_files: logins.into(),
+    }
 }
 
 async fn start_egress(
