@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use handler_types::SandboxId;
 use handler_types::api::HostCheck;
 use handler_types::lifetime::Capabilities;
-use handler_types::sandbox::SandboxSpec;
+use handler_types::sandbox::{Resources, SandboxSpec};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -139,13 +139,27 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Other limits for a living instance, at once and whole; what cannot be set now is refused and changes nothing.
+    async fn set_resources(
+        &self,
+        _id: &SandboxId,
+        _instance: &Instance,
+        _resources: &Resources,
+    ) -> Result<(), DriverError> {
+        Err(DriverError::Unenforceable(format!(
+            "{} cannot change the limits of a sandbox that runs",
+            self.backend()
+        )))
+    }
+
     /// What the instance uses, as the host sees it.
     async fn stats(&self, _id: &SandboxId, _instance: &Instance) -> InstanceStats {
         InstanceStats::default()
     }
 
     /// Ends all processes of the instance but keeps what it wrote (its writable layer), so that the next
-    /// [`Driver::start`] of the same sandbox goes on from there. Done when it returns.
+    /// [`Driver::start`] of the same sandbox goes on from there. Done when it returns. A frozen instance is ended
+    /// as well; where the backend can, without letting it run on.
     async fn stop(
         &self,
         id: &SandboxId,
@@ -159,7 +173,7 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     async fn wait(&self, id: &SandboxId, instance: &Instance);
 
     /// Kills everything of this sandbox and removes what the driver made for it outside the sandbox's
-    /// own folders (processes, cgroups, containers with their writable layers). `instance` is absent when a crash left it unknown. Done when it returns.
+    /// own folders (processes, cgroups, containers with their writable layers). `instance` is absent when a crash left it unknown. Done when it returns. Also of a frozen instance.
     async fn destroy(
         &self,
         id: &SandboxId,

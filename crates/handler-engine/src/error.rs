@@ -121,6 +121,14 @@ pub enum EngineError {
         /// The first failure's whole text.
         message: String,
     },
+    /// A limit of this host or of a project is used up.
+    #[error("{message}")]
+    TooMany {
+        /// Which, and what to do.
+        message: String,
+        /// When to ask again.
+        retry_after: Duration,
+    },
     /// The engine is ending.
     #[error("the daemon is shutting down")]
     ShuttingDown,
@@ -145,7 +153,9 @@ impl EngineError {
             Self::Guest(error) => guest_code(error),
             Self::Timeout { .. } => ProblemCode::Timeout,
             Self::Shared { code, .. } => *code,
-            Self::Rows(_) | Self::Folders(_) | Self::ShuttingDown => ProblemCode::Internal,
+            Self::TooMany { .. } => ProblemCode::TooMany,
+            Self::ShuttingDown => ProblemCode::Unavailable,
+            Self::Rows(_) | Self::Folders(_) => ProblemCode::Internal,
         }
     }
 
@@ -156,9 +166,9 @@ impl EngineError {
             return *whose;
         }
         match self.code() {
-            ProblemCode::HostNotReady | ProblemCode::NoSpace => Whose::Host,
+            ProblemCode::HostNotReady | ProblemCode::NoSpace | ProblemCode::TooMany => Whose::Host,
             ProblemCode::BackendFailed | ProblemCode::Timeout => Whose::Backend,
-            ProblemCode::Internal => Whose::Us,
+            ProblemCode::Internal | ProblemCode::Unavailable => Whose::Us,
             _ => Whose::Caller,
         }
     }
@@ -170,7 +180,10 @@ impl EngineError {
             Self::Shared { retry, .. } => *retry,
             Self::Guest(error) if error.is_lost() => Retry::Now,
             Self::Timeout { .. } | Self::ShuttingDown => Retry::Now,
-            Self::WrongState { .. } | Self::NetworkSwitch | Self::Leftover { .. } => Retry::Later,
+            Self::WrongState { .. }
+            | Self::NetworkSwitch
+            | Self::Leftover { .. }
+            | Self::TooMany { .. } => Retry::Later,
             _ => match self.code() {
                 ProblemCode::HostNotReady | ProblemCode::NoSpace | ProblemCode::NotConfigured => {
                     Retry::Later
@@ -200,7 +213,13 @@ impl EngineError {
     /// The document for the API.
     #[must_use]
     pub fn to_problem(&self) -> Problem {
-        Problem::new(self.code(), self.detail())
+        let mut problem = Problem::new(self.code(), self.detail());
+        problem.retry_after_seconds = match self {
+            Self::TooMany { retry_after, .. } => Some(retry_after.as_secs().max(1)),
+            Self::ShuttingDown => Some(5),
+            _ => None,
+        };
+        problem
     }
 
     /// The same failure for someone else who waited for it.

@@ -17,7 +17,8 @@ mod rows_store;
 pub mod test_support;
 
 pub use engine::{
-    CreateArgs, EffectProbe, Engine, EngineConfig, EngineTiming, SandboxChange, UseGuard,
+    CreateArgs, EffectProbe, Engine, EngineConfig, EngineTiming, LimitsSource, SandboxChange,
+    SandboxUpdate, UseGuard,
 };
 pub use error::{EngineError, Retry, Whose};
 pub use guest::GuestHandle;

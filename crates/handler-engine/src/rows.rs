@@ -21,6 +21,10 @@ pub enum Intent {
     Stop,
     /// It is being removed; finished after a crash.
     Delete,
+    /// It is being frozen; after a crash it is as it is found.
+    Pause,
+    /// It is being thawed; after a crash it is as it is found.
+    Resume,
 }
 
 /// One sandbox as it is stored.
@@ -40,6 +44,14 @@ pub struct SandboxRow {
     pub error: Option<String>,
     /// The instance it runs in, if it runs.
     pub instance: Option<Instance>,
+    /// When it is removed, milliseconds since the epoch; none: never.
+    pub expires_ms: Option<i64>,
+    /// It rests because nobody used it: who uses it may wake it.
+    pub idled: bool,
+    /// What is stored of it cannot be read (`error` says why): it can only be removed. Not stored.
+    pub is_broken: bool,
+    /// What of a removal or failed start is still there, in words. Not stored.
+    pub remains: Vec<String>,
     /// Milliseconds since the epoch.
     pub created_ms: i64,
     /// Milliseconds since the epoch.
@@ -47,6 +59,26 @@ pub struct SandboxRow {
 }
 
 impl SandboxRow {
+    /// A row of a sandbox that does not exist yet; its id and times are still to be set.
+    #[must_use]
+    pub fn of(spec: SandboxSpec) -> Self {
+        Self {
+            id: SandboxId::from_random([0; 8]),
+            spec,
+            label: String::new(),
+            state: SandboxState::Creating,
+            intent: None,
+            error: None,
+            instance: None,
+            expires_ms: None,
+            idled: false,
+            is_broken: false,
+            remains: Vec::new(),
+            created_ms: 0,
+            updated_ms: 0,
+        }
+    }
+
     /// The name shown: the chosen one, else the id.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -77,12 +109,13 @@ impl SandboxRow {
             confinement: self.spec.confinement,
             runtime: self.spec.runtime.clone(),
             life: handler_types::lifetime::LifetimeView {
+                expires_at: self.expires_ms.map(handler_base::clock::rfc3339),
                 idle: self.spec.idle,
-                ..Default::default()
+                used_at: None,
             },
             metadata: self.spec.metadata.clone(),
             project: self.spec.project.clone(),
-            remains: Vec::new(),
+            remains: self.remains.clone(),
             created_at: handler_base::clock::rfc3339(self.created_ms),
             updated_at: handler_base::clock::rfc3339(self.updated_ms),
         }
@@ -108,10 +141,10 @@ pub enum RowError {
 pub trait SandboxRows: Send + Sync + std::fmt::Debug {
     /// Adds a row; refuses a name that is taken.
     async fn insert(&self, row: &SandboxRow) -> Result<(), RowError>;
-    /// Replaces a row, its spec only when that changed. Done also when it does not exist.
+    /// Replaces a row, its spec, name and end only when they changed. Done also when it does not exist.
     async fn update(&self, row: &SandboxRow, spec_changed: bool) -> Result<(), RowError>;
     /// Removes a row. Done also when it does not exist.
     async fn delete(&self, id: &SandboxId) -> Result<(), RowError>;
-    /// All rows.
+    /// All rows; one that cannot be read is among them as broken, with the reason as its error.
     async fn all(&self) -> Result<Vec<SandboxRow>, RowError>;
 }

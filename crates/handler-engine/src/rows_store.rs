@@ -3,10 +3,10 @@
 use crate::driver::Instance;
 use crate::rows::{Intent, RowError, SandboxRow, SandboxRows};
 use async_trait::async_trait;
-use handler_store::rows::{SandboxIntent, SandboxPatch, SandboxRow as StoredRow};
+use handler_store::rows::{BrokenSandbox, SandboxIntent, SandboxPatch, SandboxRow as StoredRow};
 use handler_store::{Store, StoreError};
 use handler_types::SandboxId;
-use handler_types::sandbox::SandboxState;
+use handler_types::sandbox::{SandboxSpec, SandboxState};
 
 /// Rows in SQLite.
 #[derive(Debug, Clone)]
@@ -39,9 +39,8 @@ fn wanted(row: &SandboxRow) -> SandboxIntent {
     match (row.intent, row.state) {
         (Some(Intent::Delete), _) => SandboxIntent::Delete,
         (Some(Intent::Stop), _) => SandboxIntent::Stop,
-        (Some(Intent::Create | Intent::Start), _) | (None, SandboxState::Running) => {
-            SandboxIntent::Run
-        }
+        (Some(Intent::Create | Intent::Start | Intent::Pause | Intent::Resume), _)
+        | (None, SandboxState::Running | SandboxState::Paused) => SandboxIntent::Run,
         (None, _) => SandboxIntent::Stop,
     }
 }
@@ -54,6 +53,8 @@ fn stored_state(row: &SandboxRow) -> SandboxState {
         Some(Intent::Start) => SandboxState::Starting,
         Some(Intent::Stop) => SandboxState::Stopping,
         Some(Intent::Delete) => SandboxState::Deleting,
+        Some(Intent::Pause) => SandboxState::Pausing,
+        Some(Intent::Resume) => SandboxState::Resuming,
     }
 }
 
@@ -63,12 +64,12 @@ fn intent(stored: &StoredRow) -> Option<Intent> {
         (_, SandboxState::Creating) => Some(Intent::Create),
         (_, SandboxState::Starting) => Some(Intent::Start),
         (_, SandboxState::Stopping) => Some(Intent::Stop),
+        (_, SandboxState::Pausing) => Some(Intent::Pause),
+        (_, SandboxState::Resuming) => Some(Intent::Resume),
         (
             _,
             SandboxState::Running
-            | SandboxState::Pausing
             | SandboxState::Paused
-            | SandboxState::Resuming
             | SandboxState::Stopped
             | SandboxState::Failed,
         ) => None,
@@ -99,6 +100,10 @@ fn read(stored: StoredRow) -> SandboxRow {
         state: stored.state,
         error: stored.error,
         instance,
+        expires_ms: stored.expires_ms,
+        idled: stored.idled,
+        is_broken: false,
+        remains: Vec::new(),
         created_ms: stored.created_ms,
         updated_ms: stored.updated_ms,
     }
@@ -118,6 +123,8 @@ impl SandboxRows for StoreRows {
             warnings: row.view().warnings,
             error: row.error.clone(),
             session_id: row.label.parse().ok(),
+            expires_ms: row.expires_ms,
+            idled: row.idled,
             created_ms: row.created_ms,
             updated_ms: row.updated_ms,
         };
@@ -132,6 +139,9 @@ impl SandboxRows for StoreRows {
             instance: Some(instance_json(row.instance.as_ref())?),
             warnings: Some(row.view().warnings),
             error: Some(row.error.clone()),
+            name: spec_changed.then(|| row.spec.name.clone()),
+            expires_ms: spec_changed.then_some(row.expires_ms),
+            idled: Some(row.idled),
             ..SandboxPatch::default()
         };
         match self.0.sandboxes().update(&row.id, patch).await {
@@ -146,7 +156,26 @@ impl SandboxRows for StoreRows {
     }
 
     async fn all(&self) -> Result<Vec<SandboxRow>, RowError> {
-        let rows = self.0.sandboxes().all().await.map_err(failed)?;
-        Ok(rows.into_iter().map(read).collect())
+        let all = self.0.sandboxes().all_even_broken().await;
+        let all = all.map_err(failed)?;
+        let broken = all.broken.into_iter().map(broken_row);
+        Ok(all.rows.into_iter().map(read).chain(broken).collect())
+    }
+}
+
+/// What stands for a row that cannot be read.
+fn broken_row(broken: BrokenSandbox) -> SandboxRow {
+    let spec = SandboxSpec {
+        backend: broken.backend,
+        ..SandboxSpec::default()
+    };
+    SandboxRow {
+        id: broken.id,
+        state: SandboxState::Failed,
+        error: Some(broken.reason),
+        is_broken: true,
+        created_ms: broken.created_ms,
+        updated_ms: broken.created_ms,
+        ..SandboxRow::of(spec)
     }
 }

@@ -88,6 +88,7 @@ async fn compose(
         rows: Arc::new(StoreRows::new(store.clone())),
         resolver: Arc::new(Resolver(secrets.clone())),
         timing: EngineTiming::default(),
+        limits: Arc::new(handler_types::limits::Limits::default()),
         probe: None,
     })
     .await

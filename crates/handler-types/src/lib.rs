@@ -14,6 +14,7 @@ pub mod id;
 pub mod image;
 pub mod launch;
 pub mod lifetime;
+pub mod limits;
 pub mod network;
 pub mod observe;
 pub mod problem;

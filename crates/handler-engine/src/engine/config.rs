@@ -1,5 +1,6 @@
 //! What the engine is built from.
 
+use super::admission::LimitsSource;
 use crate::driver::Driver;
 use crate::error::EngineError;
 use crate::filter::{EgressControl, SecretResolver};
@@ -20,13 +21,17 @@ pub struct EngineTiming {
     pub start: Duration,
     /// From the instance's start to its guest's greeting.
     pub hello: Duration,
-    /// Removing an instance.
+    /// Ending or removing an instance.
     pub destroy: Duration,
+    /// Freezing or thawing an instance, or changing its limits.
+    pub freeze: Duration,
+    /// How long the engine's start waits for sandboxes to come to rest; the rest goes on behind it.
+    pub reconcile: Duration,
     /// One call to the egress filter.
     pub filter: Duration,
     /// First pause between two rounds of removal; four times as long each round.
     pub pause: Duration,
-    /// Until a removal that was given up is tried again.
+    /// Until a removal that was given up is tried again; twice as long each time, at most ten minutes.
     pub retry: Duration,
     /// The guest's calls.
     pub guest: GuestTiming,
@@ -38,6 +43,8 @@ impl Default for EngineTiming {
             start: Duration::from_secs(60),
             hello: Duration::from_secs(10),
             destroy: Duration::from_secs(30),
+            freeze: Duration::from_secs(20),
+            reconcile: Duration::from_secs(30),
             filter: Duration::from_secs(10),
             pause: Duration::from_millis(50),
             retry: Duration::from_secs(30),
@@ -74,6 +81,8 @@ pub struct EngineConfig {
     pub resolver: Arc<dyn SecretResolver>,
     /// How long steps may take.
     pub timing: EngineTiming,
+    /// What the host hands out.
+    pub limits: Arc<dyn LimitsSource>,
     /// For tests.
     pub probe: Option<Arc<dyn EffectProbe>>,
 }

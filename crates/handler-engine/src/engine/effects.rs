@@ -2,13 +2,14 @@
 
 use super::owner::{Owner, filter_silent};
 use super::shared::blocking;
-use crate::driver::InstancePlan;
+use crate::driver::{Driver, InstancePlan};
 use crate::error::EngineError;
 use crate::filter::build_settings;
 use crate::guest::{GuestCallError, GuestHandle};
 use crate::lifecycle::{Effect, Event, Phase};
 use crate::rows::Intent;
 use handler_types::sandbox::SandboxState;
+use std::sync::Arc;
 use tokio::time::timeout;
 
 impl Owner {
@@ -39,7 +40,7 @@ impl Owner {
     /// The first failure is the one that is told.
     fn note_failure(&mut self, effect: Effect, error: EngineError) {
         tracing::warn!(sandbox = %self.id, ?effect, error = %error.detail(), "a step of a sandbox failed");
-        if matches!(self.state.phase, Phase::Starting { .. }) {
+        if matches!(self.state.phase, Phase::Starting { .. } | Phase::Resuming) {
             self.row.error = Some(error.detail());
         }
         self.cause.get_or_insert(error);
@@ -58,13 +59,17 @@ impl Owner {
             Effect::ConnectGuest => self.connect_guest().await,
             Effect::WriteRunning => {
                 self.row.error = None;
+                self.row.idled = false;
                 self.write_rest(SandboxState::Running).await
             }
             Effect::CloseLink => {
                 self.close_link();
                 Ok(())
             }
-            Effect::DestroyInstance => self.destroy_instance().await,
+            Effect::PauseInstance => self.freeze(true).await,
+            Effect::ResumeInstance => self.freeze(false).await,
+            Effect::StopInstance => self.end_instance(false).await,
+            Effect::DestroyInstance => self.end_instance(true).await,
             Effect::RemoveFilter => self.remove_filter().await,
             Effect::RemoveRuntime => {
                 let (folders, id) = (self.shared.folders.clone(), self.id.clone());
@@ -79,7 +84,7 @@ impl Owner {
                 Ok(())
             }
             Effect::WriteRest => self.write_rest(self.state.shown()).await,
-            Effect::Pause { round } => {
+            Effect::Wait { round } => {
                 let factor = 4u32.saturating_pow(round);
                 let pause = self.shared.config.timing.pause.saturating_mul(factor);
                 tokio::time::sleep(pause).await;
@@ -188,34 +193,71 @@ impl Owner {
             }
         };
         let guest = guest.map_err(GuestCallError::Lost)?;
-        self.guest_published.send_replace(Some(guest.clone()));
+        self.show_guest(Some(guest.clone()));
         self.guest = Some(guest);
         Ok(())
     }
 
+    fn show_guest(&self, guest: Option<GuestHandle>) {
+        // It is in the registry for as long as it has an owner.
+        self.shared.with(&self.id, |entry| entry.guest = guest).ok();
+    }
+
     fn close_link(&mut self) {
-        self.guest_published.send_replace(None);
+        self.show_guest(None);
         self.ended = None;
         if let Some(guest) = self.guest.take() {
             guest.close("the sandbox was stopped");
         }
     }
 
-    async fn destroy_instance(&mut self) -> Result<(), EngineError> {
+    async fn freeze(&mut self, is_freezing: bool) -> Result<(), EngineError> {
+        let driver = self.shared.config.driver(&self.row.spec.backend)?;
+        let Some(instance) = self.row.instance.clone() else {
+            return Err(EngineError::Invalid("there is no instance".to_owned()));
+        };
+        let limit = self.shared.config.timing.freeze;
+        let (step, done) = if is_freezing {
+            ("pausing", driver.pause(&self.id, &instance))
+        } else {
+            ("resuming", driver.resume(&self.id, &instance))
+        };
+        timeout(limit, done)
+            .await
+            .map_err(|_| EngineError::Timeout { step, limit })??;
+        Ok(())
+    }
+
+    async fn end_instance(&mut self, is_removal: bool) -> Result<(), EngineError> {
+        let drivers = self.drivers_to_end()?;
         let config = &self.shared.config;
-        let driver = config.driver(&self.row.spec.backend)?;
+        let instance = self.row.instance.as_ref();
         let limit = config.timing.destroy;
-        timeout(
-            limit,
-            driver.destroy(&self.id, &config.owner, self.row.instance.as_ref()),
-        )
-        .await
-        .map_err(|_| EngineError::Timeout {
-            step: "removing the instance",
-            limit,
-        })??;
+        for driver in drivers {
+            let ended = if is_removal {
+                driver.destroy(&self.id, &config.owner, instance)
+            } else {
+                driver.stop(&self.id, &config.owner, instance)
+            };
+            timeout(limit, ended)
+                .await
+                .map_err(|_| EngineError::Timeout {
+                    step: "removing the instance",
+                    limit,
+                })??;
+        }
         self.row.instance = None;
         Ok(())
+    }
+
+    /// Its driver; of a row that cannot be read and names none, any may have something of it.
+    fn drivers_to_end(&self) -> Result<Vec<Arc<dyn Driver>>, EngineError> {
+        let config = &self.shared.config;
+        match config.driver(&self.row.spec.backend) {
+            Ok(driver) => Ok(vec![driver]),
+            Err(_) if self.row.is_broken => Ok(config.drivers.clone()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn remove_filter(&mut self) -> Result<(), EngineError> {

@@ -1,32 +1,43 @@
 //! The engine: the one door to sandboxes. Each has an [`owner`] task; this is the registry in front of them.
 
+mod admission;
+mod agenda;
+mod command;
 mod config;
 mod effects;
+mod gate;
+mod idle;
 mod network;
 mod owner;
 mod reconcile;
 mod shared;
+mod timers;
+mod update;
 mod usage;
 
+pub use admission::LimitsSource;
+pub use command::SandboxUpdate;
 pub use config::{EffectProbe, EngineConfig, EngineTiming};
 pub use shared::SandboxChange;
 pub use usage::UseGuard;
 
+use crate::driver::DriverError;
 use crate::error::EngineError;
 use crate::guest::GuestHandle;
 use crate::lifecycle::{Event, State};
 use crate::rows::SandboxRow;
+use command::{Command, Reply};
+use gate::Pass;
 use handler_types::SandboxId;
+use handler_types::lifetime::IdleAction;
+use handler_types::limits::HostView;
 use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::{SandboxSpec, SandboxState, SandboxView};
-use owner::{Command, Owner};
-use shared::{Entry, Shared};
-use std::collections::VecDeque;
+use shared::Shared;
 use std::sync::Arc;
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use std::time::Duration;
+use tokio::sync::{broadcast, oneshot, watch};
 
-/// Commands that may wait for one owner.
-const WAITING: usize = 64;
 /// Changes kept for a subscriber that is slow; one further behind is told how many it missed.
 const CHANGES: usize = 1024;
 
@@ -59,6 +70,8 @@ impl Engine {
         generation.mark_unchanged();
         reconcile::reconcile(&engine).await?;
         engine.follow_filter(generation);
+        let clock = timers::run(engine.shared.clone());
+        engine.shared.tasks.spawn(clock);
         Ok(engine)
     }
 
@@ -73,8 +86,14 @@ impl Engine {
                     () = shared.kill.cancelled() => return,
                     changed = generation.changed() => if changed.is_err() { return },
                 }
-                for entry in shared.entries() {
-                    entry.commands.send(Command::RefreshFilter).await.ok();
+                for row in shared.rows() {
+                    let has_link =
+                        matches!(row.state, SandboxState::Running | SandboxState::Paused)
+                            && row.spec.network.needs_egress();
+                    // One that has too much to do gets them from its next start.
+                    if has_link {
+                        shared.deliver(&row.id, Command::RefreshFilter).ok();
+                    }
                 }
             }
         });
@@ -89,90 +108,103 @@ impl Engine {
         let CreateArgs { spec, label } = args;
         if let Some(name) = &spec.name {
             check_name(name)?;
-            if self.shared.rows().iter().any(|row| row.name() == name) {
-                return Err(EngineError::NameTaken(name.clone()));
-            }
         }
-        self.shared.config.driver(&spec.backend)?.accept(&spec)?;
-        if self.shared.stop.is_cancelled() {
-            return Err(EngineError::ShuttingDown);
+        let driver = self.shared.config.driver(&spec.backend)?;
+        driver.accept(&spec)?;
+        let pauses = spec
+            .idle
+            .is_some_and(|idle| idle.action == IdleAction::Pause);
+        if pauses && !driver.capabilities().await.pause {
+            return Err(cannot_pause(&spec.backend));
         }
+        let pass = self.turn(&spec).await?;
         let now = handler_base::clock::now_ms();
         let state = State::absent(spec.network.needs_egress());
         let row = SandboxRow {
             id: SandboxId::from_random(handler_base::random::bytes()),
-            spec,
+            expires_ms: spec.ttl_seconds.map(expiry),
             label,
             state: SandboxState::Creating,
-            intent: None,
-            error: None,
-            instance: None,
             created_ms: now,
             updated_ms: now,
+            ..SandboxRow::of(spec)
         };
+        let (id, expires) = (row.id.clone(), row.expires_ms);
         let is_making = SandboxChange::Changed(Box::new(row.view()));
-        let commands = self.adopt_entry(row, state);
+        self.shared.admit_new(row, state)?;
         // Nobody may be listening.
         self.shared.changes.send(is_making).ok();
-        // Sent at once, so that giving up here cannot leave an owner without its command.
+        // Ordered at once, so that giving up here cannot leave it unmade.
+        let outcome = self.order(&id, Event::Create, Some(pass));
+        if outcome.is_err() {
+            self.shared.gone(&id);
+        }
+        self.shared.timers.expire(&id, expires);
+        outcome?.await.map_err(|_| EngineError::ShuttingDown)?
+    }
+
+    /// Waits for this start's turn.
+    async fn turn(&self, spec: &SandboxSpec) -> Result<Pass, EngineError> {
+        if self.shared.stop.is_cancelled() {
+            return Err(EngineError::ShuttingDown);
+        }
+        let pass = tokio::select! {
+            pass = self.shared.books.gate.enter(spec.project.as_deref()) => pass,
+            () = self.shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
+        };
+        pass.ok_or_else(|| EngineError::TooMany {
+            message: "as many starts wait for their turn as may; try again".to_owned(),
+            retry_after: Duration::from_secs(5),
+        })
+    }
+
+    fn order(
+        &self,
+        id: &SandboxId,
+        event: Event,
+        pass: Option<Pass>,
+    ) -> Result<oneshot::Receiver<Result<SandboxView, EngineError>>, EngineError> {
         let (reply, outcome) = oneshot::channel();
-        commands
-            .try_send(Command::Step(Event::Create, reply))
-            .map_err(|_| EngineError::ShuttingDown)?;
+        let reply = Some(reply);
+        let command = Command::Step { event, reply, pass };
+        self.shared.deliver(id, command)?;
+        Ok(outcome)
+    }
+
+    async fn step(
+        &self,
+        id: &SandboxId,
+        event: Event,
+        pass: Option<Pass>,
+    ) -> Result<SandboxView, EngineError> {
+        let outcome = self.order(id, event, pass)?;
         outcome.await.map_err(|_| EngineError::ShuttingDown)?
     }
 
-    /// Gives a sandbox an owner task.
-    fn adopt_entry(&self, row: SandboxRow, state: State) -> mpsc::Sender<Command> {
-        let (commands, inbox) = mpsc::channel(WAITING);
-        let (published, row_seen) = watch::channel(Arc::new(row.clone()));
-        let (guest_published, guest) = watch::channel(None);
-        let id = row.id.clone();
-        let owner = Owner {
-            shared: self.shared.clone(),
-            id: id.clone(),
-            row,
-            state,
-            guest: None,
-            ca_pem: None,
-            cause: None,
-            is_adopting: false,
-            wake: None,
-            ended: None,
-            published,
-            guest_published,
-            commands: inbox,
-            backlog: VecDeque::new(),
-        };
-        let entry = Entry {
-            commands: commands.clone(),
-            row: row_seen,
-            guest,
-            usage: usage::Usage::new(),
-        };
-        self.shared.add(id, entry);
-        let kill = self.shared.kill.clone();
-        let owned = self.shared.tasks.track_future(async move {
-            tokio::select! {
-                biased;
-                () = kill.cancelled() => {}
-                () = owner.run() => {}
-            }
-        });
-        handler_base::tasks::spawn_named("sandbox owner", owned);
-        commands
+    async fn ask(
+        &self,
+        id: &SandboxId,
+        command: impl FnOnce(Reply) -> Command,
+    ) -> Result<SandboxView, EngineError> {
+        let (reply, outcome) = oneshot::channel();
+        self.shared.deliver(id, command(reply))?;
+        outcome.await.map_err(|_| EngineError::ShuttingDown)?
     }
 
-    async fn step(&self, id: &SandboxId, event: Event) -> Result<SandboxView, EngineError> {
-        let entry = self.shared.entry(id)?;
-        let result = ask(&entry.commands, |reply| Command::Step(event, reply)).await;
-        // An owner that went between the look-up and the command went with its sandbox.
-        match result {
-            Err(EngineError::ShuttingDown) if !self.shared.stop.is_cancelled() => {
-                Err(EngineError::NotFound(id.to_string()))
-            }
-            other => other,
+    /// The turn of a start, unless it only thaws.
+    async fn turn_of(&self, id: &SandboxId) -> Result<Option<Pass>, EngineError> {
+        let row = self.shared.with(id, |entry| entry.row.clone())?;
+        let needs_none = matches!(
+            row.state,
+            SandboxState::Running
+                | SandboxState::Pausing
+                | SandboxState::Paused
+                | SandboxState::Resuming
+        );
+        if needs_none {
+            return Ok(None);
         }
+        Ok(Some(self.turn(&row.spec).await?))
     }
 
     /// Starts a stopped sandbox. Starts at the same time are one.
@@ -180,7 +212,51 @@ impl Engine {
     /// # Errors
     /// [`EngineError`]; it is then `failed` and keeps its home.
     pub async fn start_sandbox(&self, id: &SandboxId) -> Result<SandboxView, EngineError> {
-        self.step(id, Event::Start).await
+        let pass = self.turn_of(id).await?;
+        self.step(id, Event::Start, pass).await
+    }
+
+    /// Freezes all processes of a running sandbox: no CPU time, memory kept.
+    ///
+    /// # Errors
+    /// [`EngineError::WrongState`]; [`EngineError::Driver`] when the backend cannot, it then runs on.
+    pub async fn pause(&self, id: &SandboxId) -> Result<SandboxView, EngineError> {
+        let backend = self
+            .shared
+            .with(id, |entry| entry.row.spec.backend.clone())?;
+        let driver = self.shared.config.driver(&backend)?;
+        if !driver.capabilities().await.pause {
+            return Err(cannot_pause(&backend));
+        }
+        self.step(id, Event::Pause, None).await
+    }
+
+    /// Thaws a paused sandbox.
+    ///
+    /// # Errors
+    /// [`EngineError::WrongState`]; [`EngineError::Driver`], it then stays paused.
+    pub async fn resume(&self, id: &SandboxId) -> Result<SandboxView, EngineError> {
+        self.step(id, Event::Resume, None).await
+    }
+
+    /// Changes a sandbox's settings, all that were given or none.
+    ///
+    /// # Errors
+    /// [`EngineError`]: a wrong or taken name, limits that the host or the backend does not give, a policy that the
+    /// backend cannot follow.
+    pub async fn update(
+        &self,
+        id: &SandboxId,
+        update: SandboxUpdate,
+    ) -> Result<SandboxView, EngineError> {
+        self.ask(id, |reply| Command::Update(Box::new(update), reply))
+            .await
+    }
+
+    /// What this host hands out, and what of it is taken.
+    #[must_use]
+    pub fn host(&self) -> HostView {
+        self.shared.books.view(&self.shared.registry())
     }
 
     /// Stops a sandbox: everything in it is killed, its home is kept.
@@ -188,7 +264,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError`].
     pub async fn stop(&self, id: &SandboxId) -> Result<SandboxView, EngineError> {
-        self.step(id, Event::Stop).await
+        self.step(id, Event::Stop, None).await
     }
 
     /// Stops and starts a sandbox.
@@ -196,7 +272,8 @@ impl Engine {
     /// # Errors
     /// [`EngineError`].
     pub async fn restart(&self, id: &SandboxId) -> Result<SandboxView, EngineError> {
-        self.step(id, Event::Restart).await
+        let pass = self.turn_of(id).await?;
+        self.step(id, Event::Restart, pass).await
     }
 
     /// Removes a sandbox with everything of it. Done also when it does not exist.
@@ -204,7 +281,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Leftover`] when something could not be removed; it is tried again later.
     pub async fn delete(&self, id: &SandboxId) -> Result<(), EngineError> {
-        match self.step(id, Event::Delete).await {
+        match self.step(id, Event::Delete, None).await {
             Ok(_) | Err(EngineError::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -219,8 +296,8 @@ impl Engine {
         id: &SandboxId,
         policy: NetworkPolicy,
     ) -> Result<SandboxView, EngineError> {
-        let entry = self.shared.entry(id)?;
-        ask(&entry.commands, |reply| Command::SetNetwork(policy, reply)).await
+        self.ask(id, |reply| Command::SetNetwork(policy, reply))
+            .await
     }
 
     /// The drivers, for what they say of this host.
@@ -244,8 +321,9 @@ impl Engine {
         }
         rows.sort_unstable_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
         let more = rows.len() > limit;
-        let views = rows.iter().take(limit).map(|row| row.view()).collect();
-        (views, more)
+        rows.truncate(limit);
+        let views = rows.iter().filter_map(|row| self.get(&row.id).ok());
+        (views.collect(), more)
     }
 
     /// One sandbox.
@@ -253,7 +331,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`].
     pub fn get(&self, id: &SandboxId) -> Result<SandboxView, EngineError> {
-        Ok(self.shared.entry(id)?.row.borrow().view())
+        self.shared.with(id, |entry| entry.view())
     }
 
     /// What was asked for when a sandbox was made, with later changes.
@@ -261,7 +339,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`].
     pub fn spec(&self, id: &SandboxId) -> Result<SandboxSpec, EngineError> {
-        Ok(self.shared.entry(id)?.row.borrow().spec.clone())
+        self.shared.with(id, |entry| entry.row.spec.clone())
     }
 
     /// Finds a sandbox by its id, its name or an unambiguous beginning of its id.
@@ -269,21 +347,24 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`], [`EngineError::Ambiguous`].
     pub fn find(&self, text: &str) -> Result<SandboxView, EngineError> {
-        let rows = self.shared.rows();
-        let exact = rows
-            .iter()
-            .find(|row| row.id.as_str() == text)
-            .or_else(|| rows.iter().find(|row| row.name() == text));
-        if let Some(row) = exact {
-            return Ok(row.view());
+        if let Ok(view) = text
+            .parse()
+            .map_err(|_| ())
+            .and_then(|id| self.get(&id).map_err(|_| ()))
+        {
+            return Ok(view);
         }
-        let mut fitting = rows
-            .iter()
-            .filter(|row| !text.is_empty() && row.id.as_str().starts_with(text));
+        let registry = self.shared.registry();
+        if let Some(entry) = registry.values().find(|entry| entry.row.name() == text) {
+            return Ok(entry.view());
+        }
+        let mut fitting = registry
+            .values()
+            .filter(|entry| !text.is_empty() && entry.row.id.as_str().starts_with(text));
         let shown: String = text.chars().take(80).collect();
         match (fitting.next(), fitting.count()) {
             (None, _) => Err(EngineError::NotFound(shown)),
-            (Some(row), 0) => Ok(row.view()),
+            (Some(entry), 0) => Ok(entry.view()),
             (Some(_), more) => Err(EngineError::Ambiguous {
                 text: shown,
                 count: more + 1,
@@ -296,24 +377,16 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`], [`EngineError::WrongState`].
     pub fn guest(&self, id: &SandboxId) -> Result<GuestHandle, EngineError> {
-        let entry = self.shared.entry(id)?;
-        let state = entry.row.borrow().state;
-        let guest = entry.guest.borrow().clone();
-        match guest {
-            Some(guest) if state == SandboxState::Running => Ok(guest),
-            _ => Err(EngineError::WrongState {
-                sandbox: id.to_string(),
-                state: owner::word(state).to_owned(),
-                needed: "start it first".to_owned(),
-            }),
-        }
+        self.shared.with(id, |entry| match &entry.guest {
+            Some(guest) if entry.row.state == SandboxState::Running => Ok(guest.clone()),
+            _ => Err(not_running(id, entry.row.state)),
+        })?
     }
 
     /// The sandbox is used now: its idle policy counts anew. Nothing happens when there is none.
     pub fn touch(&self, id: &SandboxId) {
-        if let Ok(entry) = self.shared.entry(id) {
-            entry.usage.touch();
-        }
+        // Nobody is there to be used.
+        self.shared.with(id, |entry| entry.usage.touch()).ok();
     }
 
     /// The sandbox is in use until the guard goes: an open terminal, connection or stream.
@@ -321,7 +394,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`].
     pub fn hold(&self, id: &SandboxId) -> Result<UseGuard, EngineError> {
-        Ok(self.shared.entry(id)?.usage.hold())
+        self.shared.with(id, |entry| entry.usage.hold())
     }
 
     /// The link to the guest of a sandbox that is to be used now: at once while it runs; one that its idle
@@ -331,7 +404,30 @@ impl Engine {
     /// [`EngineError::NotFound`]; [`EngineError::WrongState`] with what to do when it rests for another reason;
     /// what waking it failed of.
     pub async fn awake_guest(&self, id: &SandboxId) -> Result<GuestHandle, EngineError> {
-        self.touch(id);
+        let ready = self.shared.with(id, |entry| {
+            entry.usage.touch();
+            let policy = entry.row.spec.idle.filter(|policy| policy.wake);
+            match (entry.row.state, &entry.guest) {
+                (SandboxState::Running, Some(guest)) if !entry.is_leaving => {
+                    Ok(Some(guest.clone()))
+                }
+                (SandboxState::Stopped | SandboxState::Paused, _)
+                    if !entry.row.idled || policy.is_none() =>
+                {
+                    Err(not_running(id, entry.row.state))
+                }
+                (SandboxState::Failed | SandboxState::Deleting, _) => {
+                    Err(not_running(id, entry.row.state))
+                }
+                // It is at work, or has to be woken: its owner knows.
+                _ => Ok(None),
+            }
+        })??;
+        if let Some(guest) = ready {
+            return Ok(guest);
+        }
+        let pass = self.turn_of(id).await?;
+        self.ask(id, |reply| Command::Wake { reply, pass }).await?;
         self.guest(id)
     }
 
@@ -357,17 +453,30 @@ impl Engine {
     }
 }
 
-/// Sends a command and waits for its outcome.
-async fn ask(
-    commands: &mpsc::Sender<Command>,
-    command: impl FnOnce(oneshot::Sender<Result<SandboxView, EngineError>>) -> Command,
-) -> Result<SandboxView, EngineError> {
-    let (reply, outcome) = oneshot::channel();
-    commands
-        .send(command(reply))
-        .await
-        .map_err(|_| EngineError::ShuttingDown)?;
-    outcome.await.map_err(|_| EngineError::ShuttingDown)?
+/// When a life of so many seconds from now ends, in milliseconds since the epoch.
+fn expiry(seconds: u64) -> i64 {
+    let ms = i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
+    handler_base::clock::now_ms().saturating_add(ms)
+}
+
+fn cannot_pause(backend: &str) -> EngineError {
+    let message = format!(
+        "{backend} cannot pause sandboxes on this host; `handler doctor --verbose` says what it can"
+    );
+    DriverError::Unenforceable(message).into()
+}
+
+fn not_running(id: &SandboxId, state: SandboxState) -> EngineError {
+    let needed = match state {
+        SandboxState::Paused | SandboxState::Pausing => "resume it first",
+        SandboxState::Deleting => "it can only be removed",
+        _ => "start it first",
+    };
+    EngineError::WrongState {
+        sandbox: id.to_string(),
+        state: owner::word(state).to_owned(),
+        needed: needed.to_owned(),
+    }
 }
 
 /// `[a-z0-9][a-z0-9_.-]{0,62}`, and nothing that looks like an id.

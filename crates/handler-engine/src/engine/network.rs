@@ -1,6 +1,6 @@
 //! A sandbox's settings in the egress filter while it runs: another policy, or a filter that knows nothing any more.
 
-use super::owner::{Owner, Wake};
+use super::owner::Owner;
 use crate::error::EngineError;
 use crate::lifecycle::Phase;
 use handler_types::network::NetworkPolicy;
@@ -33,7 +33,7 @@ impl Owner {
 
     async fn apply_network(&mut self, old: &NetworkPolicy) -> Result<(), EngineError> {
         let networked = self.row.spec.network.needs_egress();
-        let runs = self.state.phase == Phase::Running;
+        let runs = matches!(self.state.phase, Phase::Running | Phase::Paused);
         if runs && networked != old.needs_egress() {
             return Err(EngineError::NetworkSwitch);
         }
@@ -62,7 +62,8 @@ impl Owner {
 
     /// Puts the settings again; later once more when that fails.
     pub(super) async fn refresh_filter(&mut self) {
-        if self.state.phase != Phase::Running || !self.state.networked {
+        let runs = matches!(self.state.phase, Phase::Running | Phase::Paused);
+        if !runs || !self.state.networked {
             return;
         }
         match self.put_filter(false).await {
@@ -81,6 +82,6 @@ impl Owner {
 
     pub(super) fn refresh_later(&mut self, error: &EngineError) {
         tracing::warn!(sandbox = %self.id, error = %error.detail(), "the filter has no settings for a running sandbox");
-        self.wake = Some((Instant::now() + AGAIN, Wake::RefreshFilter));
+        self.refresh = Some(Instant::now() + AGAIN);
     }
 }

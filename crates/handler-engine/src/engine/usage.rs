@@ -45,19 +45,16 @@ impl Usage {
     }
 
     /// Whether a guard lives.
-    #[cfg_attr(not(test), expect(dead_code, reason = "asked by the idle policy"))]
     pub(super) fn is_held(&self) -> bool {
         self.holds.load(Ordering::Relaxed) > 0
     }
 
     /// The last use; before any, when counting began.
-    #[cfg_attr(not(test), expect(dead_code, reason = "asked by the idle policy"))]
     pub(super) fn last(&self) -> Instant {
         self.born + Duration::from_millis(self.used.load(Ordering::Relaxed))
     }
 
     /// The last use in milliseconds since the epoch, if there was one.
-    #[cfg_attr(not(test), expect(dead_code, reason = "shown with the lifetime"))]
     pub(super) fn last_ms(&self) -> Option<i64> {
         Some(self.used_ms.load(Ordering::Relaxed)).filter(|ms| *ms > 0)
     }

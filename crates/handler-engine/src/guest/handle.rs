@@ -143,6 +143,12 @@ impl GuestHandle {
         matches!(&*self.shared.state.borrow(), LinkState::Up(connection) if !connection.ended.is_cancelled())
     }
 
+    /// When a process started through the guest last ended, as far as it was told.
+    #[must_use]
+    pub fn last_exit(&self) -> Option<Instant> {
+        self.shared.slots.last_exit()
+    }
+
     pub(super) fn timing(&self) -> GuestTiming {
         self.shared.timing
     }

@@ -6,16 +6,24 @@ use super::output::OutputSlot;
 use handler_types::guest::{Exit, GuestError, ProcessNumber};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use tokio::time::Instant;
 
 /// Where output and input of processes wait; outlives connections.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     outputs: Mutex<HashMap<ProcessNumber, Arc<OutputSlot>>>,
     inputs: Mutex<HashMap<ProcessNumber, Arc<InputSlot>>>,
+    /// When a process last ended.
+    last_exit: Mutex<Option<Instant>>,
 }
 
 impl Slots {
+    pub(super) fn last_exit(&self) -> Option<Instant> {
+        *lock(&self.last_exit)
+    }
+
     pub(super) fn exited(&self, process: ProcessNumber, exit: Exit) {
+        *lock(&self.last_exit) = Some(Instant::now());
         if let Some(slot) = lock(&self.outputs).get(&process) {
             slot.exited(exit);
         }

@@ -7,6 +7,10 @@
 //!              start     │  │ failed   └──────────────▶ stopping ─▶ stopped / failed / (starting)
 //! stopped, failed ───────┘  └────────────────────────────▲ │
 //!                                     delete from anywhere ┘ └─▶ gone
+//!
+//! running ─▶ pausing ─▶ paused ─▶ resuming ─▶ running
+//!    ▲          │ failed     ▲         │ failed
+//!    └── thawed ┘            └─────────┘         stop, restart, delete from running and paused
 //! ```
 //!
 //! Invariants, checked by a property test: what may exist is always held; there is never a second

@@ -15,8 +15,10 @@ pub struct Held {
     pub runtime: bool,
     /// Its settings in the egress filter.
     pub filter: bool,
-    /// Its instance.
+    /// Its instance: processes, frozen or not.
     pub instance: bool,
+    /// What its driver keeps of it while it does not run: a stopped container, a writable layer.
+    pub layer: bool,
     /// The link to its guest.
     pub link: bool,
 }
@@ -31,7 +33,19 @@ impl Held {
             runtime: true,
             filter: true,
             instance: true,
+            layer: true,
             link: true,
+        }
+    }
+
+    /// What a sandbox at rest keeps.
+    #[must_use]
+    pub fn resting() -> Self {
+        Self {
+            row: true,
+            kept: true,
+            layer: true,
+            ..Self::default()
         }
     }
 
@@ -41,12 +55,30 @@ impl Held {
         self.runtime || self.filter || self.instance || self.link
     }
 
+    /// What of it is there, in words for people.
+    #[must_use]
+    pub fn words(self) -> Vec<String> {
+        [
+            (self.instance, "processes"),
+            (self.filter, "settings in the egress filter"),
+            (self.runtime, "runtime folder"),
+            (self.layer, "what the backend keeps of it"),
+            (self.kept, "home folder"),
+            (self.row, "database entry"),
+        ]
+        .iter()
+        .filter(|(is_held, _)| *is_held)
+        .map(|(_, word)| (*word).to_owned())
+        .collect()
+    }
+
     /// The part that an effect makes or removes.
     pub(super) fn part(&mut self, effect: Effect) -> Option<&mut bool> {
         match effect {
             Effect::WriteIntent(Intent::Create) | Effect::DeleteRow => Some(&mut self.row),
             Effect::PutFilter | Effect::RemoveFilter => Some(&mut self.filter),
-            Effect::StartInstance | Effect::DestroyInstance => Some(&mut self.instance),
+            Effect::StartInstance | Effect::StopInstance => Some(&mut self.instance),
+            Effect::DestroyInstance => Some(&mut self.layer),
             Effect::ConnectGuest | Effect::CloseLink => Some(&mut self.link),
             Effect::RemoveRuntime => Some(&mut self.runtime),
             Effect::RemoveKept => Some(&mut self.kept),
@@ -54,7 +86,9 @@ impl Held {
             | Effect::WriteIntent(_)
             | Effect::WriteRunning
             | Effect::WriteRest
-            | Effect::Pause { .. } => None,
+            | Effect::PauseInstance
+            | Effect::ResumeInstance
+            | Effect::Wait { .. } => None,
         }
     }
 }
@@ -84,6 +118,15 @@ pub enum Phase {
     },
     /// Its guest answers.
     Running,
+    /// Its processes are being frozen; `undo`: thawed again, because that did not work.
+    Pausing {
+        /// It is being thawed again.
+        undo: bool,
+    },
+    /// Its processes are frozen; a link to its guest may stand or not.
+    Paused,
+    /// Its processes are being thawed.
+    Resuming,
     /// It is being taken down.
     Stopping {
         /// What follows.
@@ -147,6 +190,9 @@ impl State {
             Phase::Absent | Phase::Starting { fresh: true } => SandboxState::Creating,
             Phase::Starting { fresh: false } => SandboxState::Starting,
             Phase::Running => SandboxState::Running,
+            Phase::Pausing { .. } => SandboxState::Pausing,
+            Phase::Paused => SandboxState::Paused,
+            Phase::Resuming => SandboxState::Resuming,
             Phase::Stopping {
                 after: After::Gone, ..
             }
@@ -160,6 +206,40 @@ impl State {
     /// Whether effects are under way.
     #[must_use]
     pub fn is_busy(self) -> bool {
-        matches!(self.phase, Phase::Starting { .. } | Phase::Stopping { .. })
+        matches!(
+            self.phase,
+            Phase::Starting { .. }
+                | Phase::Pausing { .. }
+                | Phase::Resuming
+                | Phase::Stopping { .. }
+        )
+    }
+
+    /// Whether it has processes, or is getting or losing them: it takes up memory.
+    #[must_use]
+    pub fn is_up(self) -> bool {
+        !matches!(self.phase, Phase::Stopped | Phase::Failed | Phase::Gone) || self.held.instance
+    }
+
+    /// Whether nothing has to be watched or done for it: it needs no owner until somebody asks for something.
+    #[must_use]
+    pub fn is_at_rest(self) -> bool {
+        matches!(self.phase, Phase::Stopped | Phase::Failed)
+    }
+
+    /// What of a removal or failed start is still there, in words; empty: nothing that should not be.
+    #[must_use]
+    pub fn remains(self) -> Vec<String> {
+        match (self.phase, self.doomed) {
+            (Phase::Failed, true) => self.held.words(),
+            (Phase::Failed, false) => Held {
+                row: false,
+                kept: false,
+                layer: false,
+                ..self.held
+            }
+            .words(),
+            _ => Vec::new(),
+        }
     }
 }

@@ -23,7 +23,13 @@ pub enum Effect {
     WriteRunning,
     /// Closes the link to the guest.
     CloseLink,
-    /// Kills the instance and removes what the driver made.
+    /// Freezes the instance.
+    PauseInstance,
+    /// Thaws the instance.
+    ResumeInstance,
+    /// Ends the instance and keeps what it wrote.
+    StopInstance,
+    /// Ends the instance and removes everything the driver made or keeps.
     DestroyInstance,
     /// Takes the sandbox out of the egress filter.
     RemoveFilter,
@@ -36,7 +42,7 @@ pub enum Effect {
     /// Writes down that it is at rest.
     WriteRest,
     /// Waits before the next round of removal.
-    Pause {
+    Wait {
         /// The round that failed, from 0.
         round: u32,
     },
@@ -53,10 +59,18 @@ pub enum Event {
     Stop,
     /// It is to stop and run.
     Restart,
+    /// Its processes are to be frozen.
+    Pause,
+    /// Its processes are to be thawed.
+    Resume,
     /// It is to go.
     Delete,
     /// After a restart of the daemon: its instance lives; it is to be taken over.
     Adopt,
+    /// The same, when its instance was being frozen or thawed: it is to run.
+    AdoptThawed,
+    /// The same, when its instance is frozen.
+    AdoptPaused,
     /// After a restart of the daemon: it is not alive, or was half-way; what may be left of it goes.
     Recover(After),
     /// The instance ended by itself, or its guest cannot be spoken to any more.
@@ -95,7 +109,7 @@ pub fn step(state: State, event: Event) -> Step {
         Event::Done(effect) => done(state, effect),
         Event::Failed(effect) => failed(state, effect),
         Event::InstanceEnded => match state.phase {
-            Phase::Running => take_down(state, After::Failed, None),
+            Phase::Running | Phase::Paused => take_down(state, After::Failed, None),
             // It is being taken down anyway, or the failing start will say so.
             _ => Ok((state, Vec::new())),
         },
@@ -123,9 +137,22 @@ fn ordered(state: State, event: Event) -> Step {
         (_, Event::Create) => Err(Refused::NotNow),
         (_, Event::Start | Event::Restart) if state.doomed => Err(Refused::Doomed),
         (_, Event::Delete) => take_down(state, After::Gone, Some(Intent::Delete)),
-        (Phase::Running, Event::Start) => Ok((state, Vec::new())),
-        (Phase::Running, Event::Stop) => take_down(state, After::Stopped, Some(Intent::Stop)),
-        (Phase::Running, Event::Restart) => take_down(state, After::Start, Some(Intent::Start)),
+        (Phase::Running, Event::Start | Event::Resume) => Ok((state, Vec::new())),
+        (Phase::Running | Phase::Paused, Event::Stop) => {
+            take_down(state, After::Stopped, Some(Intent::Stop))
+        }
+        (Phase::Running | Phase::Paused, Event::Restart) => {
+            take_down(state, After::Start, Some(Intent::Start))
+        }
+        (Phase::Running, Event::Pause) => into(
+            state,
+            Phase::Pausing { undo: false },
+            Effect::WriteIntent(Intent::Pause),
+        ),
+        (Phase::Paused, Event::Pause) => Ok((state, Vec::new())),
+        (Phase::Paused, Event::Resume | Event::Start) => {
+            into(state, Phase::Resuming, Effect::WriteIntent(Intent::Resume))
+        }
         (Phase::Stopped | Phase::Failed, Event::Start | Event::Restart) => {
             if state.held.runs() {
                 take_down(state, After::Start, Some(Intent::Start))
@@ -138,20 +165,34 @@ fn ordered(state: State, event: Event) -> Step {
         }
         (Phase::Stopped | Phase::Failed, Event::Stop) => Ok((state, Vec::new())),
         (Phase::Stopped | Phase::Failed, Event::Adopt) => {
-            let state = State {
-                phase: Phase::Starting { fresh: false },
-                ..state
-            };
             let first = if state.networked {
                 Effect::PutFilter
             } else {
                 Effect::ConnectGuest
             };
-            build(state, first)
+            into(state, Phase::Starting { fresh: false }, first)
+        }
+        (Phase::Stopped | Phase::Failed, Event::AdoptThawed) => into(
+            state,
+            Phase::Starting { fresh: false },
+            Effect::ResumeInstance,
+        ),
+        (Phase::Stopped | Phase::Failed, Event::AdoptPaused) => {
+            let first = if state.networked {
+                Effect::PutFilter
+            } else {
+                Effect::PauseInstance
+            };
+            into(state, Phase::Pausing { undo: false }, first)
         }
         (Phase::Stopped | Phase::Failed, Event::Recover(after)) => take_down(state, after, None),
         _ => Err(Refused::NotNow),
     }
+}
+
+/// Enters a phase whose first effect this is.
+fn into(state: State, phase: Phase, first: Effect) -> Step {
+    build(State { phase, ..state }, first)
 }
 
 fn gone(state: State) -> State {
@@ -166,6 +207,9 @@ fn build(mut state: State, effect: Effect) -> Step {
     if effect == Effect::MakeFolders {
         state.held.kept = true;
         state.held.runtime = true;
+    } else if effect == Effect::StartInstance {
+        state.held.instance = true;
+        state.held.layer = true;
     } else if let Some(part) = state.held.part(effect) {
         *part = true;
     }
@@ -173,11 +217,11 @@ fn build(mut state: State, effect: Effect) -> Step {
 }
 
 fn start_again(state: State) -> Step {
-    let state = State {
-        phase: Phase::Starting { fresh: false },
-        ..state
-    };
-    build(state, Effect::WriteIntent(Intent::Start))
+    into(
+        state,
+        Phase::Starting { fresh: false },
+        Effect::WriteIntent(Intent::Start),
+    )
 }
 
 /// Begins to take everything down that runs, and all else with [`After::Gone`].
@@ -203,6 +247,8 @@ fn done(mut state: State, effect: Effect) -> Step {
             let next = match effect {
                 Effect::WriteIntent(_) => Effect::MakeFolders,
                 Effect::MakeFolders if state.networked => Effect::PutFilter,
+                Effect::ResumeInstance if state.networked => Effect::PutFilter,
+                Effect::ResumeInstance => Effect::ConnectGuest,
                 // Taken over with its instance: nothing to start.
                 Effect::PutFilter if state.held.instance => Effect::ConnectGuest,
                 Effect::MakeFolders | Effect::PutFilter => Effect::StartInstance,
@@ -217,6 +263,8 @@ fn done(mut state: State, effect: Effect) -> Step {
             build(state, next)
         }
         Phase::Stopping { .. } => removed(state, effect, true),
+        Phase::Pausing { undo } => pausing(state, effect, undo, true),
+        Phase::Resuming => resuming(state, effect, true),
         Phase::Stopped | Phase::Failed if effect == Effect::WriteRest => Ok((state, Vec::new())),
         _ => Err(Refused::NotNow),
     }
@@ -229,8 +277,62 @@ fn failed(state: State, effect: Effect) -> Step {
             take_down(state, after, None)
         }
         Phase::Stopping { .. } => removed(state, effect, false),
+        Phase::Pausing { undo } => pausing(state, effect, undo, false),
+        Phase::Resuming => resuming(state, effect, false),
         // The row then tells less than is so; reconcile mends that.
         Phase::Stopped | Phase::Failed if effect == Effect::WriteRest => Ok((state, Vec::new())),
+        _ => Err(Refused::NotNow),
+    }
+}
+
+fn rest_in(state: State, phase: Phase) -> Step {
+    Ok((State { phase, ..state }, Vec::new()))
+}
+
+/// The outcome of an effect while being frozen: what does not work whole is undone.
+fn pausing(state: State, effect: Effect, undo: bool, is_done: bool) -> Step {
+    let thaw = Phase::Pausing { undo: true };
+    match (effect, undo, is_done) {
+        (Effect::WriteIntent(_) | Effect::PutFilter, false, true) => {
+            build(state, Effect::PauseInstance)
+        }
+        (Effect::PauseInstance, false, true) => build(state, Effect::WriteRest),
+        (Effect::WriteRest, _, true) => rest_in(state, Phase::Paused),
+        // Nothing was done to it yet.
+        (Effect::WriteIntent(_), false, false) => rest_in(state, Phase::Running),
+        // Taken over frozen: it cannot be made to run without a way to its guest, so it is left as it is.
+        (Effect::PutFilter, false, false) => build(state, Effect::PauseInstance),
+        (Effect::PauseInstance, false, false) => into(state, thaw, Effect::ResumeInstance),
+        (Effect::WriteRest, false, false) if state.held.link => {
+            into(state, thaw, Effect::ResumeInstance)
+        }
+        (Effect::ResumeInstance, true, true) if state.held.link => {
+            build(state, Effect::WriteRunning)
+        }
+        (Effect::ResumeInstance, true, true) => build(state, Effect::ConnectGuest),
+        (Effect::ConnectGuest, true, true) => build(state, Effect::WriteRunning),
+        (Effect::ConnectGuest, true, false) => take_down(state, After::Failed, None),
+        // Also when it could not be written: the next daemon looks for itself.
+        (Effect::WriteRunning, true, _) => rest_in(state, Phase::Running),
+        // Neither frozen nor thawed for sure: only a resume can tell.
+        (Effect::ResumeInstance, true, false) => build(state, Effect::WriteRest),
+        (Effect::WriteRest, _, false) => rest_in(state, Phase::Paused),
+        _ => Err(Refused::NotNow),
+    }
+}
+
+/// The outcome of an effect while being thawed.
+fn resuming(state: State, effect: Effect, is_done: bool) -> Step {
+    match (effect, is_done) {
+        // Also when it could not be written: a full disk must not keep it frozen.
+        (Effect::WriteIntent(_), _) => build(state, Effect::ResumeInstance),
+        (Effect::ResumeInstance, true) if state.held.link => build(state, Effect::WriteRunning),
+        (Effect::ResumeInstance, true) => build(state, Effect::ConnectGuest),
+        (Effect::ConnectGuest, true) => build(state, Effect::WriteRunning),
+        (Effect::ConnectGuest, false) => take_down(state, After::Failed, None),
+        (Effect::WriteRunning, _) => rest_in(state, Phase::Running),
+        (Effect::ResumeInstance, false) => build(state, Effect::WriteRest),
+        (Effect::WriteRest, _) => rest_in(state, Phase::Paused),
         _ => Err(Refused::NotNow),
     }
 }
@@ -248,7 +350,7 @@ fn removed(mut state: State, effect: Effect, is_done: bool) -> Step {
     match effect {
         // Also when it could not be written: taking down is what frees a full disk.
         Effect::WriteIntent(_) => return next_removal(state),
-        Effect::Pause { .. } => {
+        Effect::Wait { .. } => {
             state.phase = Phase::Stopping {
                 after,
                 round: round + 1,
@@ -264,6 +366,9 @@ fn removed(mut state: State, effect: Effect, is_done: bool) -> Step {
     *part = true;
     if is_done && let Some(part) = state.held.part(effect) {
         *part = false;
+    }
+    if is_done && effect == Effect::DestroyInstance {
+        state.held.instance = false;
     }
     state.phase = Phase::Stopping {
         after,
@@ -286,10 +391,15 @@ fn next_removal(mut state: State) -> Step {
     let held = state.held;
     let all = after == After::Gone;
     // The home goes when nobody can write into it any more, the row when nothing else is left.
-    let alone = !held.runs() && !held.kept;
+    let alone = !held.runs() && !held.kept && !held.layer;
+    let has_instance = held.instance || held.layer;
     let order = [
         (Effect::CloseLink, held.link && !tried.link),
-        (Effect::DestroyInstance, held.instance && !tried.instance),
+        (
+            Effect::StopInstance,
+            !all && held.instance && !tried.instance,
+        ),
+        (Effect::DestroyInstance, all && has_instance && !tried.layer),
         (Effect::RemoveFilter, held.filter && !tried.filter),
         (
             Effect::RemoveRuntime,
@@ -297,16 +407,16 @@ fn next_removal(mut state: State) -> Step {
         ),
         (
             Effect::RemoveKept,
-            all && held.kept && !tried.kept && !held.instance,
+            all && held.kept && !tried.kept && !has_instance,
         ),
         (Effect::DeleteRow, all && alone && held.row && !tried.row),
     ];
     if let Some((effect, _)) = order.into_iter().find(|(_, due)| *due) {
         return Ok((state, vec![effect]));
     }
-    let is_left = held.runs() || (all && (held.kept || held.row));
+    let is_left = held.runs() || (all && (held.kept || held.layer || held.row));
     if is_left && round + 1 < ROUNDS {
-        return Ok((state, vec![Effect::Pause { round }]));
+        return Ok((state, vec![Effect::Wait { round }]));
     }
     state.phase = match after {
         _ if is_left => Phase::Failed,

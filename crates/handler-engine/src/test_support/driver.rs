@@ -9,7 +9,7 @@ use handler_types::SandboxId;
 use handler_types::api::{CheckStatus, HostCheck};
 use handler_types::lifetime::Capabilities;
 use handler_types::sandbox::SandboxSpec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +28,12 @@ pub enum DriverFault {
     FailDestroy,
     /// `destroy` never returns, with its process killed and the marker there.
     HangInDestroy,
+    /// `pause` fails and nothing was frozen.
+    FailPause,
+    /// `pause` never returns, with the process frozen.
+    HangInPause,
+    /// `resume` fails and nothing was thawed.
+    FailResume,
     /// `start` succeeds with a process that nobody can speak to and that ends at once.
     DeadOnArrival,
 }
@@ -35,6 +41,7 @@ pub enum DriverFault {
 #[derive(Debug)]
 struct Process {
     group: rustix::process::Pid,
+    frozen: bool,
     ended: watch::Receiver<bool>,
 }
 
@@ -48,6 +55,9 @@ struct World {
     struck: Notify,
     starts: Mutex<BTreeMap<SandboxId, u32>>,
     refuse: Mutex<Option<String>>,
+    /// What it keeps of sandboxes until they are removed, running or not: stands for stopped containers.
+    layers: Mutex<BTreeSet<SandboxId>>,
+    no_pause: Mutex<bool>,
 }
 
 /// The driver of the backend `fake`; its world lives as long as any clone.
@@ -81,6 +91,8 @@ impl FakeDriver {
             struck: Notify::new(),
             starts: Mutex::default(),
             refuse: Mutex::default(),
+            layers: Mutex::default(),
+            no_pause: Mutex::default(),
         }))
     }
 
@@ -136,6 +148,64 @@ impl FakeDriver {
         }
     }
 
+    /// Whether the sandbox's process is frozen.
+    #[must_use]
+    pub fn is_frozen(&self, id: &SandboxId) -> bool {
+        lock(&self.0.processes)
+            .iter()
+            .any(|((owner, _), process)| owner == id && process.frozen && !*process.ended.borrow())
+    }
+
+    /// Sandboxes that it keeps a layer of.
+    #[must_use]
+    pub fn layers(&self) -> Vec<SandboxId> {
+        lock(&self.0.layers).iter().cloned().collect()
+    }
+
+    /// Says that it cannot pause from now on.
+    pub fn without_pause(&self) {
+        *lock(&self.0.no_pause) = true;
+    }
+
+    fn freeze(&self, id: &SandboxId, frozen: bool) {
+        let signal = if frozen {
+            rustix::process::Signal::STOP
+        } else {
+            rustix::process::Signal::CONT
+        };
+        for ((owner, _), process) in lock(&self.0.processes).iter_mut() {
+            if owner == id && !*process.ended.borrow() {
+                process.frozen = frozen;
+                // It may have ended by itself.
+                rustix::process::kill_process_group(process.group, signal).ok();
+            }
+        }
+    }
+
+    async fn end(&self, id: &SandboxId) {
+        self.kill(id);
+        let ends: Vec<_> = lock(&self.0.processes)
+            .iter()
+            .filter(|((owner, _), _)| owner == id)
+            .map(|(_, process)| process.ended.clone())
+            .collect();
+        for mut ended in ends {
+            ended.wait_for(|ended| *ended).await.ok();
+        }
+    }
+
+    fn remove_marker(&self, id: &SandboxId) -> Result<(), DriverError> {
+        match std::fs::remove_dir(self.0.markers.join(id.as_str())) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(DriverError::Failed {
+                    step: "remove the marker".to_owned(),
+                    message: error.to_string(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn takes(&self, fault: DriverFault) -> bool {
         let mut faults = lock(&self.0.faults);
         let at = faults.iter().position(|set| *set == fault);
@@ -187,6 +257,7 @@ impl FakeDriver {
         };
         let process = Process {
             group,
+            frozen: false,
             ended: watch,
         };
         lock(&self.0.processes).insert((plan.id.clone(), number), process);
@@ -210,6 +281,7 @@ impl Driver for FakeDriver {
     async fn capabilities(&self) -> Capabilities {
         Capabilities {
             host_root: true,
+            pause: !*lock(&self.0.no_pause),
             ..Capabilities::default()
         }
     }
@@ -242,6 +314,7 @@ impl Driver for FakeDriver {
             step: "make the marker".to_owned(),
             message: error.to_string(),
         })?;
+        lock(&self.0.layers).insert(plan.id.clone());
         if self.takes(DriverFault::HangBeforeProcess) {
             self.hang().await;
         }
@@ -250,6 +323,7 @@ impl Driver for FakeDriver {
             Ok(started) => started,
             Err(error) => {
                 std::fs::remove_dir(&marker).ok();
+                lock(&self.0.layers).remove(&plan.id);
                 return Err(error);
             }
         };
@@ -286,40 +360,78 @@ impl Driver for FakeDriver {
                 message: "a fault was set".to_owned(),
             });
         }
-        self.kill(id);
-        let ends: Vec<_> = lock(&self.0.processes)
-            .iter()
-            .filter(|((owner, _), _)| owner == id)
-            .map(|(_, process)| process.ended.clone())
-            .collect();
-        for mut ended in ends {
-            ended.wait_for(|ended| *ended).await.ok();
-        }
+        self.end(id).await;
         if self.takes(DriverFault::HangInDestroy) {
             self.hang().await;
         }
-        match std::fs::remove_dir(self.0.markers.join(id.as_str())) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(DriverError::Failed {
-                    step: "remove the marker".to_owned(),
-                    message: error.to_string(),
-                })
-            }
-            _ => Ok(()),
+        lock(&self.0.layers).remove(id);
+        self.remove_marker(id)
+    }
+
+    async fn stop(
+        &self,
+        id: &SandboxId,
+        _owner: &str,
+        _instance: Option<&Instance>,
+    ) -> Result<(), DriverError> {
+        if self.takes(DriverFault::FailDestroy) {
+            return Err(DriverError::Failed {
+                step: "stop".to_owned(),
+                message: "a fault was set".to_owned(),
+            });
         }
+        self.end(id).await;
+        if self.takes(DriverFault::HangInDestroy) {
+            self.hang().await;
+        }
+        self.remove_marker(id)
+    }
+
+    async fn pause(&self, id: &SandboxId, _instance: &Instance) -> Result<(), DriverError> {
+        if self.takes(DriverFault::FailPause) {
+            return Err(DriverError::Failed {
+                step: "pause".to_owned(),
+                message: "a fault was set".to_owned(),
+            });
+        }
+        self.freeze(id, true);
+        if self.takes(DriverFault::HangInPause) {
+            self.hang().await;
+        }
+        Ok(())
+    }
+
+    async fn resume(&self, id: &SandboxId, _instance: &Instance) -> Result<(), DriverError> {
+        if self.takes(DriverFault::FailResume) {
+            return Err(DriverError::Failed {
+                step: "resume".to_owned(),
+                message: "a fault was set".to_owned(),
+            });
+        }
+        self.freeze(id, false);
+        Ok(())
+    }
+
+    async fn is_paused(&self, id: &SandboxId, _instance: &Instance) -> bool {
+        self.is_frozen(id)
     }
 
     async fn list_owned(&self, _owner: &str) -> Vec<ObservedInstance> {
         let markers = self.markers();
         let markers = markers.iter().filter_map(|name| name.parse().ok());
-        let observed = |what: &'static str| {
+        let observed = |what: &'static str, running| {
             move |id| ObservedInstance {
                 id,
                 what: what.to_owned(),
-                running: true,
+                running,
             }
         };
-        let living = self.living().into_iter().map(observed("process"));
-        markers.map(observed("marker")).chain(living).collect()
+        let living = self.living().into_iter().map(observed("process", true));
+        let layers = self.layers().into_iter().map(observed("layer", false));
+        markers
+            .map(observed("marker", true))
+            .chain(living)
+            .chain(layers)
+            .collect()
     }
 }

@@ -20,6 +20,10 @@ fn row(name: &str, random: u8, intent: Option<Intent>, state: SandboxState) -> S
         intent,
         error: Some("why".to_owned()),
         instance: None,
+        expires_ms: Some(9),
+        idled: true,
+        is_broken: false,
+        remains: Vec::new(),
         created_ms: i64::from(random),
         updated_ms: i64::from(random),
     }

@@ -62,11 +62,13 @@ impl World {
                 start: Duration::from_secs(20),
                 hello: Duration::from_secs(20),
                 destroy: Duration::from_secs(20),
+                freeze: Duration::from_secs(20),
                 pause: Duration::from_millis(1),
                 retry: Duration::from_millis(50),
                 guest: GuestTiming::default(),
                 ..EngineTiming::default()
             },
+            limits: Arc::new(handler_types::limits::Limits::default()),
             probe,
         }
     }
@@ -104,6 +106,7 @@ impl World {
             Vec::<String>::new(),
             "{context}: markers"
         );
+        assert_eq!(self.driver.layers(), vec![], "{context}: layers");
         assert!(self.filter.now().is_empty(), "{context}: filter");
         assert_eq!(self.folders(), Vec::<String>::new(), "{context}: folders");
     }

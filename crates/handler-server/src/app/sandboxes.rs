@@ -201,14 +201,14 @@ pub async fn list(app: &App, query: ListQuery) -> ApiResult<Page<SandboxView>> {
     let page = app
         .store
         .sandboxes()
-        .list(filter, page)
+        .list_ids(filter, page)
         .await
         .map_err(super::sessions::store_error)?;
     // The rows say which; the engine says how they are now. One removed meanwhile is left out.
     let items = page
         .items
         .iter()
-        .filter_map(|row| app.engine.get(&row.id).ok())
+        .filter_map(|id| app.engine.get(id).ok())
         .collect();
     Ok(Page {
         items,

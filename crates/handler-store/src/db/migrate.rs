@@ -20,10 +20,16 @@ pub(crate) struct Migration {
 }
 
 /// All steps, oldest first; the first has number 1.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    name: "base",
-    sql: include_str!("../../migrations/0001_base.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "base",
+        sql: include_str!("../../migrations/0001_base.sql"),
+    },
+    Migration {
+        name: "lifetime",
+        sql: include_str!("../../migrations/0002_lifetime.sql"),
+    },
+];
 
 /// Applies what is missing; returns the format reached.
 pub(crate) fn migrate(

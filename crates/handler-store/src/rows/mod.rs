@@ -15,7 +15,9 @@ use rusqlite::types::Value as Sql;
 
 pub use idempotency::{Begin, Idempotency, MAX_KEPT_RESPONSE, Request, StoredResponse};
 pub use kv::KeyValues;
-pub use sandboxes::{SandboxFilter, SandboxIntent, SandboxPatch, SandboxRow, Sandboxes};
+pub use sandboxes::{
+    AllSandboxes, BrokenSandbox, SandboxFilter, SandboxIntent, SandboxPatch, SandboxRow, Sandboxes,
+};
 pub use sessions::{SessionFilter, SessionPatch, SessionRow, Sessions};
 
 pub(crate) use idempotency::forget_under_way;

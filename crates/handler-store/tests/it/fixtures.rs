@@ -53,6 +53,8 @@ pub(crate) fn sandbox(n: u64) -> SandboxRow {
         warnings: Vec::new(),
         error: None,
         session_id: None,
+        expires_ms: None,
+        idled: false,
         created_ms: ms,
         updated_ms: ms,
     }

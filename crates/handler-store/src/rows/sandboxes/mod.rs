@@ -48,6 +48,10 @@ pub struct SandboxRow {
     pub error: Option<String>,
     /// The session that owns it.
     pub session_id: Option<SessionId>,
+    /// When it is removed, milliseconds since the epoch; none: never.
+    pub expires_ms: Option<i64>,
+    /// It rests because nobody used it.
+    pub idled: bool,
     /// Milliseconds since the epoch.
     pub created_ms: i64,
     /// Milliseconds since the epoch.
@@ -73,6 +77,32 @@ pub struct SandboxPatch {
     pub error: Option<Option<String>>,
     /// Another owner.
     pub session_id: Option<Option<SessionId>>,
+    /// Another end.
+    pub expires_ms: Option<Option<i64>>,
+    /// Whether it rests because nobody used it.
+    pub idled: Option<bool>,
+}
+
+/// A row that cannot be read, with what can be read of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokenSandbox {
+    /// Its id.
+    pub id: SandboxId,
+    /// Its backend, as far as it is known.
+    pub backend: String,
+    /// What is wrong.
+    pub reason: String,
+    /// Milliseconds since the epoch.
+    pub created_ms: i64,
+}
+
+/// Every row there is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AllSandboxes {
+    /// Those that can be read, oldest first.
+    pub rows: Vec<SandboxRow>,
+    /// Those that cannot.
+    pub broken: Vec<BrokenSandbox>,
 }
 
 /// Which rows a list shows; all conditions must hold.
@@ -153,6 +183,20 @@ impl Sandboxes {
         self.0.read(move |db| query::list(db, &filter, &page)).await
     }
 
+    /// A page of ids alone, newest first: also of rows that cannot be read.
+    ///
+    /// # Errors
+    /// [`StoreError::BadCursor`], or the database failed.
+    pub async fn list_ids(
+        &self,
+        filter: SandboxFilter,
+        page: PageRequest,
+    ) -> Result<Page<SandboxId>, StoreError> {
+        self.0
+            .read(move |db| query::list_ids(db, &filter, &page))
+            .await
+    }
+
     /// Finds by exact id, exact name, or a prefix of the id, in this order.
     ///
     /// # Errors
@@ -177,5 +221,13 @@ impl Sandboxes {
     /// The database failed, or a row cannot be read.
     pub async fn all(&self) -> Result<Vec<SandboxRow>, StoreError> {
         self.0.read(query::all).await
+    }
+
+    /// Every row, those that cannot be read apart.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn all_even_broken(&self) -> Result<AllSandboxes, StoreError> {
+        self.0.read(query::all_even_broken).await
     }
 }

@@ -1,17 +1,17 @@
 //! Reads rows of table `sandboxes`: one, a page, or all of them, always along an index.
 
-use super::{SandboxFilter, SandboxRow};
+use super::{AllSandboxes, BrokenSandbox, SandboxFilter, SandboxRow};
 use crate::db::{StoreError, page_limit};
 use crate::rows::{Conditions, Lookup, MAX_CANDIDATES, PageRequest};
 use crate::rows::{from_json, from_word, into_page, prefix_end, to_word};
-use handler_types::SessionId;
 use handler_types::api::Page;
+use handler_types::{SandboxId, SessionId};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter};
 
 const TABLE: &str = "sandboxes";
 const COLUMNS: &str = "s.id, s.name, s.backend, s.spec, s.state, s.intent, s.instance, s.warnings, \
-                       s.error, s.session_id, s.created_ms, s.updated_ms";
+                       s.error, s.session_id, s.created_ms, s.updated_ms, s.expires_ms, s.idled";
 
 fn read(row: &Row<'_>) -> Result<SandboxRow, StoreError> {
     let key: String = row.get(0)?;
@@ -36,6 +36,8 @@ fn read(row: &Row<'_>) -> Result<SandboxRow, StoreError> {
         session_id,
         created_ms: row.get(10)?,
         updated_ms: row.get(11)?,
+        expires_ms: row.get(12)?,
+        idled: row.get(13)?,
     })
 }
 
@@ -74,8 +76,37 @@ pub(super) fn all(db: &Connection) -> Result<Vec<SandboxRow>, StoreError> {
     many(db, &sql, Vec::new())
 }
 
+pub(super) fn all_even_broken(db: &Connection) -> Result<AllSandboxes, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM sandboxes s ORDER BY s.created_ms, s.id");
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query([])?;
+    let mut all = AllSandboxes::default();
+    while let Some(row) = rows.next()? {
+        match read(row) {
+            Ok(row) => all.rows.push(row),
+            Err(error) => match broken(row, &error) {
+                Some(row) => all.broken.push(row),
+                None => tracing::error!(%error, "a row without a usable id is passed over"),
+            },
+        }
+    }
+    Ok(all)
+}
+
+/// What can be read of a row that cannot; nothing without its id.
+fn broken(row: &Row<'_>, error: &StoreError) -> Option<BrokenSandbox> {
+    let id: String = row.get(0).ok()?;
+    Some(BrokenSandbox {
+        id: id.parse().ok()?,
+        backend: row.get(2).unwrap_or_default(),
+        reason: error.to_string(),
+        created_ms: row.get(10).unwrap_or_default(),
+    })
+}
+
 /// The statement of a page. With a label the label's index leads, else the sandboxes' own.
 fn page_statement(
+    columns: &str,
     filter: &SandboxFilter,
     cursor: Option<&str>,
     limit: u32,
@@ -106,7 +137,7 @@ fn page_statement(
     conditions.after(time, id, cursor)?;
     let Conditions { sql, mut values } = conditions;
     values.push(Sql::Integer(i64::from(limit) + 1));
-    let sql = format!("SELECT {COLUMNS} FROM {from}{sql} ORDER BY {time} DESC, {id} DESC LIMIT ?");
+    let sql = format!("SELECT {columns} FROM {from}{sql} ORDER BY {time} DESC, {id} DESC LIMIT ?");
     Ok((sql, values))
 }
 
@@ -116,11 +147,33 @@ pub(super) fn list(
     page: &PageRequest,
 ) -> Result<Page<SandboxRow>, StoreError> {
     let limit = page_limit(page.limit);
-    let (sql, values) = page_statement(filter, page.cursor.as_deref(), limit)?;
+    let (sql, values) = page_statement(COLUMNS, filter, page.cursor.as_deref(), limit)?;
     let rows = many(db, &sql, values)?;
     Ok(into_page(rows, limit, |row| {
         (row.created_ms, row.id.as_str())
     }))
+}
+
+pub(super) fn list_ids(
+    db: &Connection,
+    filter: &SandboxFilter,
+    page: &PageRequest,
+) -> Result<Page<SandboxId>, StoreError> {
+    let limit = page_limit(page.limit);
+    let columns = "s.id, s.created_ms";
+    let (sql, values) = page_statement(columns, filter, page.cursor.as_deref(), limit)?;
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut ids: Vec<(String, i64)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        ids.push((row.get(0)?, row.get(1)?));
+    }
+    let page = into_page(ids, limit, |(id, created_ms)| (*created_ms, id.as_str()));
+    let ids = page.items.iter().filter_map(|(id, _)| id.parse().ok());
+    Ok(Page {
+        items: ids.collect(),
+        next_cursor: page.next_cursor,
+    })
 }
 
 pub(super) fn find(db: &Connection, text: &str) -> Result<Lookup<SandboxRow>, StoreError> {
@@ -156,7 +209,7 @@ mod tests {
     use handler_types::sandbox::SandboxState;
 
     fn plan_of(filter: &SandboxFilter, cursor: Option<&str>) -> String {
-        let (sql, values) = page_statement(filter, cursor, 50).expect("statement");
+        let (sql, values) = page_statement(COLUMNS, filter, cursor, 50).expect("statement");
         plan(&schema(), &sql, &values)
     }
 

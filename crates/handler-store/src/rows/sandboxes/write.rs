@@ -27,9 +27,10 @@ pub(super) fn insert(db: &mut Connection, row: &SandboxRow) -> Result<(), StoreE
     let tx = db.transaction()?;
     tx.prepare_cached(
         "INSERT INTO sandboxes (id, name, backend, spec, state, intent, instance, warnings, error, \
-         session_id, created_ms, updated_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+         session_id, created_ms, updated_ms, expires_ms, idled) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?
-    .execute((
+    .execute(rusqlite::params![
         row.id.as_str(),
         &row.name,
         &row.backend,
@@ -42,7 +43,9 @@ pub(super) fn insert(db: &mut Connection, row: &SandboxRow) -> Result<(), StoreE
         row.session_id.as_ref().map(SessionId::as_str),
         row.created_ms,
         row.updated_ms,
-    ))
+        row.expires_ms,
+        row.idled,
+    ])
     .map_err(|error| taken(error, row.name.as_deref(), &row.id))?;
     put_labels(&tx, row)?;
     tx.commit()?;
@@ -118,6 +121,12 @@ fn changes(patch: &SandboxPatch) -> Result<(String, Vec<Sql>), StoreError> {
     if let Some(session) = &patch.session_id {
         let id = session.as_ref().map(SessionId::to_string);
         set.push(("session_id", optional(id)));
+    }
+    if let Some(expires) = patch.expires_ms {
+        set.push(("expires_ms", expires.map_or(Sql::Null, Sql::Integer)));
+    }
+    if let Some(idled) = patch.idled {
+        set.push(("idled", Sql::Integer(i64::from(idled))));
     }
     let columns = set
         .iter()
