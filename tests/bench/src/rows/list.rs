@@ -107,6 +107,8 @@ fn sandbox(number: u32) -> SandboxRow {
         warnings: Vec::new(),
         error: None,
         session_id: None,
+        expires_ms: None,
+        idled: false,
         created_ms: made,
         updated_ms: made,
     }
