@@ -18,6 +18,7 @@ pub mod serve_args;
 mod server;
 mod sys;
 mod system;
+mod watch;
 
 pub use config::GuestConfig;
 pub(crate) use failure::fail;

@@ -26,6 +26,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+pub use crate::guest_files::{UnpackLimits, Unpacked, WatchEvent, WatchKind};
 pub use crate::guest_system::{GuestStats, ListeningPort, SystemProcess};
 
 /// The version both sides here speak.
@@ -230,7 +231,7 @@ pub enum Op {
         /// Bytes.
         bytes: u64,
     },
-    /// Stops a read or a write under way; after the answer nothing more comes for it.
+    /// Stops a read, a write or a watch under way; after the answer nothing more comes for it.
     CancelFile {
         /// Its request id.
         request: u32,
@@ -245,6 +246,41 @@ pub enum Op {
         mode: Option<u32>,
         /// Make parent folders.
         parents: bool,
+        /// Refuse when something is there already.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        create_only: bool,
+        /// SHA-256 the content must have (lower-case hex); with another one nothing is changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
+    },
+    /// Tells a regular file's SHA-256. Answer: [`Reply::Written`].
+    Hash {
+        /// Absolute path.
+        path: String,
+    },
+    /// Tells what changes at a path, or below it. Answer: [`Reply::Done`], then [`Message::Watched`] with this
+    /// request's id until [`Message::WatchEnded`] or [`Op::CancelFile`].
+    Watch {
+        /// Absolute path of a folder or file; a link is followed.
+        path: String,
+        /// Folders below as well; links among them are not followed.
+        recursive: bool,
+    },
+    /// Reads a folder with all it holds, or one file, as a tar archive (GNU format, names relative to the folder).
+    /// Answer: [`Reply::Reading`] with size 0, then as for a read; before the last, empty frame
+    /// [`Message::Packed`].
+    Pack {
+        /// Absolute path; a link is followed, links below are kept as links.
+        path: String,
+    },
+    /// Unpacks the tar archive of the file frames that follow with this request's id (the empty one ends it) into
+    /// a folder, which is made if it is not there. Nothing is written outside it and no link is followed. Answer,
+    /// at the end: [`Reply::Unpacked`].
+    Unpack {
+        /// Absolute path of the folder.
+        path: String,
+        /// Limits; beyond them it fails, and what was written until then stays.
+        limits: UnpackLimits,
     },
     /// Statistics. Answer: [`Reply::Stats`].
     Stats,
@@ -353,6 +389,27 @@ pub enum Message {
         /// Input bytes taken so far; [`INPUT_WINDOW`] more may be sent.
         received: u64,
     },
+    /// Something changed where a watch looks.
+    Watched {
+        /// The watch's request id.
+        request: u32,
+        /// In order.
+        events: Vec<WatchEvent>,
+    },
+    /// A watch sees nothing any more: its path is gone.
+    WatchEnded {
+        /// The watch's request id.
+        request: u32,
+    },
+    /// A pack is complete but for its last frame.
+    Packed {
+        /// Its request id.
+        request: u32,
+        /// Paths that are not in the archive, with the reason; the first hundred.
+        skipped: Vec<String>,
+        /// How many there are.
+        skipped_count: u64,
+    },
     /// An input frame was thrown away: there is a gap before it, or it goes beyond the window, or the process
     /// is unknown or has no standard input. Input goes on at `received` (after a gap: at what was sent before).
     InputRefused {
@@ -436,6 +493,11 @@ pub enum Reply {
         size: u64,
         /// SHA-256, lower-case hex.
         sha256: String,
+    },
+    /// An archive was unpacked.
+    Unpacked {
+        /// What was made.
+        unpacked: Unpacked,
     },
     /// Statistics.
     Stats {

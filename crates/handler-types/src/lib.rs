@@ -8,6 +8,7 @@ pub mod egress;
 pub mod event;
 pub mod frame;
 pub mod guest;
+mod guest_files;
 mod guest_system;
 pub mod harness;
 pub mod id;

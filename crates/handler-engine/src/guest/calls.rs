@@ -51,6 +51,7 @@ fn is_repeatable(op: &Op) -> bool {
             | Op::Table
             | Op::Chmod { .. }
             | Op::Stat { .. }
+            | Op::Hash { .. }
             | Op::List { .. }
             | Op::Stats
             | Op::Mkdir { parents: true, .. }

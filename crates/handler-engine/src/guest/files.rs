@@ -11,7 +11,7 @@ use super::pending::Waiting;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
 use handler_types::frame::encode_file;
-use handler_types::guest::{FILE_WINDOW, MAX_CHUNK, Op, Reply};
+use handler_types::guest::{FILE_WINDOW, MAX_CHUNK, Op, Reply, UnpackLimits, Unpacked};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -37,6 +37,12 @@ pub struct Written {
     pub sha256: String,
 }
 
+/// Longest time a guest may hash a file.
+const HASH_LIMIT: Duration = Duration::from_secs(600);
+/// Most left-out paths taken, and most characters of each.
+const MOST_SKIPPED: usize = 100;
+const LONGEST_SKIPPED: usize = 1000;
+
 #[derive(Debug)]
 struct State {
     bytes: BytesMut,
@@ -44,6 +50,7 @@ struct State {
     room: u64,
     done: bool,
     failed: Option<String>,
+    skipped: (Vec<String>, u64),
 }
 
 /// The place where a read's content waits.
@@ -61,6 +68,7 @@ impl ReadSlot {
                 room: FILE_WINDOW,
                 done: false,
                 failed: None,
+                skipped: (Vec::new(), 0),
             }),
             changed: Notify::new(),
         }
@@ -83,6 +91,16 @@ impl ReadSlot {
         drop(state);
         self.changed.notify_one();
         Ok(())
+    }
+
+    /// What is not in a packed archive.
+    pub(super) fn packed(&self, skipped: Vec<String>, count: u64) {
+        let cut = |text: String| {
+            let plain = text.chars().filter(|c| !c.is_control());
+            plain.take(LONGEST_SKIPPED).collect()
+        };
+        let told = skipped.into_iter().take(MOST_SKIPPED).map(cut).collect();
+        lock(&self.state).skipped = (told, count);
     }
 
     /// Nothing will come any more.
@@ -148,6 +166,12 @@ impl FileStream {
         }
     }
 
+    /// Paths left out of a packed archive, with the reason, and how many there are; known at the end.
+    #[must_use]
+    pub fn skipped(&self) -> (Vec<String>, u64) {
+        lock(&self.slot.state).skipped.clone()
+    }
+
     /// As a [`Stream`] for bodies.
     pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, GuestCallError>> + Send {
         futures::stream::unfold(self, |mut file| async move {
@@ -180,6 +204,19 @@ impl Drop for CancelOnDrop<'_> {
     }
 }
 
+/// How a file is to be written.
+#[derive(Debug, Clone, Default)]
+pub struct WriteOptions {
+    /// Permission bits of a new file (default 0644).
+    pub mode: Option<u32>,
+    /// Make parent folders.
+    pub parents: bool,
+    /// Refuse with `Exists` when something is there.
+    pub create_only: bool,
+    /// SHA-256 the content must have (lower-case hex); refused with `Invalid` otherwise, nothing changed.
+    pub sha256: Option<String>,
+}
+
 impl GuestHandle {
     /// Reads a file from `offset`, at most `length` bytes.
     ///
@@ -191,15 +228,30 @@ impl GuestHandle {
         offset: u64,
         length: Option<u64>,
     ) -> Result<(FileMeta, FileStream), GuestCallError> {
+        self.begin_read(Op::Read {
+            path: path.to_owned(),
+            offset,
+            length,
+        })
+        .await
+    }
+
+    /// Reads a folder with all it holds, or one file, as a tar archive. Made in the sandbox: not trusted.
+    ///
+    /// # Errors
+    /// As [`Self::read_file`].
+    pub async fn pack(&self, path: &str) -> Result<FileStream, GuestCallError> {
+        let op = Op::Pack {
+            path: path.to_owned(),
+        };
+        Ok(self.begin_read(op).await?.1)
+    }
+
+    async fn begin_read(&self, op: Op) -> Result<(FileMeta, FileStream), GuestCallError> {
         let limit = self.timing().call;
         let deadline = Instant::now() + limit;
         let connection = self.up(deadline, limit).await?;
         let slot = Arc::new(ReadSlot::new());
-        let op = Op::Read {
-            path: path.to_owned(),
-            offset,
-            length,
-        };
         let (request, answer) = connection
             .send_request(op, Waiting::Read(slot.clone()), deadline, limit)
             .await?;
@@ -248,14 +300,86 @@ impl GuestHandle {
     where
         S: Stream<Item = Result<Bytes, String>> + Send,
     {
+        let options = WriteOptions {
+            mode,
+            parents,
+            ..WriteOptions::default()
+        };
+        self.write_file_with(path, options, content).await
+    }
+
+    /// As [`Self::write_file`], with more to say.
+    ///
+    /// # Errors
+    /// As there; also when the options refuse it.
+    pub async fn write_file_with<S>(
+        &self,
+        path: &str,
+        options: WriteOptions,
+        content: S,
+    ) -> Result<Written, GuestCallError>
+    where
+        S: Stream<Item = Result<Bytes, String>> + Send,
+    {
+        let op = Op::Write {
+            path: path.to_owned(),
+            mode: options.mode,
+            parents: options.parents,
+            create_only: options.create_only,
+            sha256: options.sha256,
+        };
+        match self.send_with(op, content).await? {
+            Reply::Written { size, sha256 } if is_sha256(&sha256) => Ok(Written { size, sha256 }),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Unpacks a tar archive into a folder inside, which is made if it is not there. Nothing outside the folder is
+    /// touched, whatever the archive says.
+    ///
+    /// # Errors
+    /// [`GuestCallError`]; what was unpacked until then stays, and the message says how much that is.
+    pub async fn unpack<S>(
+        &self,
+        path: &str,
+        archive: S,
+        limits: UnpackLimits,
+    ) -> Result<Unpacked, GuestCallError>
+    where
+        S: Stream<Item = Result<Bytes, String>> + Send,
+    {
+        let op = Op::Unpack {
+            path: path.to_owned(),
+            limits,
+        };
+        match self.send_with(op, archive).await? {
+            Reply::Unpacked { unpacked } => Ok(unpacked),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// A regular file's size and SHA-256.
+    ///
+    /// # Errors
+    /// [`GuestCallError`].
+    pub async fn hash(&self, path: &str) -> Result<Written, GuestCallError> {
+        let op = Op::Hash {
+            path: path.to_owned(),
+        };
+        match self.call(op, HASH_LIMIT).await? {
+            Reply::Written { size, sha256 } if is_sha256(&sha256) => Ok(Written { size, sha256 }),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Sends a request with content that follows it; the answer.
+    async fn send_with<S>(&self, op: Op, content: S) -> Result<Reply, GuestCallError>
+    where
+        S: Stream<Item = Result<Bytes, String>> + Send,
+    {
         let limit = self.timing().call;
         let deadline = Instant::now() + limit;
         let connection = self.up(deadline, limit).await?;
-        let op = Op::Write {
-            path: path.to_owned(),
-            mode,
-            parents,
-        };
         let (request, mut answer) = connection
             .send_request(op, Waiting::Plain, deadline, limit)
             .await?;
@@ -275,10 +399,7 @@ impl GuestHandle {
             None => connection.wait(answer, Instant::now() + limit, limit).await,
         };
         guard.armed = matches!(reply, Err(GuestCallError::Timeout(_)));
-        match reply? {
-            Reply::Written { size, sha256 } if is_sha256(&sha256) => Ok(Written { size, sha256 }),
-            _ => Err(connection.unexpected()),
-        }
+        reply
     }
 }
 

@@ -19,9 +19,11 @@ mod reader;
 mod slots;
 mod supervisor;
 mod system;
+mod watch;
 
 pub use error::{GuestCallError, LinkError};
-pub use files::{FileMeta, FileStream, Written};
+pub use files::{FileMeta, FileStream, WriteOptions, Written};
 pub use handle::{GuestHandle, GuestTiming};
 pub use output::{ProcessStream, StreamItem};
 pub use ports::PortStream;
+pub use watch::Watch;

@@ -4,6 +4,7 @@
 use super::files::ReadSlot;
 use super::outbox::lock;
 use super::output::OutputSlot;
+use super::watch::WatchSlot;
 use handler_types::guest::{GuestError, ProcessNumber, Reply};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -24,6 +25,8 @@ pub(super) enum Waiting {
     Attach(Arc<OutputSlot>),
     /// A read: file content that follows the answer is for this slot.
     Read(Arc<ReadSlot>),
+    /// A watch: events that follow the answer are for this slot.
+    Watch(Arc<WatchSlot>),
 }
 
 #[derive(Debug)]
@@ -39,6 +42,7 @@ struct Table {
     last_id: u32,
     entries: HashMap<u32, Entry>,
     reads: HashMap<u32, Arc<ReadSlot>>,
+    watches: HashMap<u32, Arc<WatchSlot>>,
     outputs: HashMap<ProcessNumber, Arc<OutputSlot>>,
     /// Processes that were attached on this connection at some time.
     attached: HashSet<ProcessNumber>,
@@ -82,6 +86,7 @@ impl Pending {
         let mut table = lock(&self.0);
         table.take(id);
         table.reads.remove(&id);
+        table.watches.remove(&id);
     }
 
     /// Output of the process is not wanted any more.
@@ -108,6 +113,10 @@ impl Pending {
             return Err("an answer to a request that was never made");
         }
         let Some(mut entry) = table.take(id) else {
+            // A read that was answered may still fail half-way.
+            if let (Some(read), Err(error)) = (table.reads.remove(&id), &answer) {
+                read.fail(&error.message);
+            }
             return Ok(());
         };
         let answer = match answer {
@@ -160,6 +169,15 @@ impl Pending {
         Ok(table.reads.get(&id).cloned())
     }
 
+    /// The watch that events are for. `Ok(None)`: nobody wants it any more.
+    pub(super) fn watch(&self, id: u32) -> Result<Option<Arc<WatchSlot>>, &'static str> {
+        let table = lock(&self.0);
+        if id == 0 || id > table.last_id || table.entries.contains_key(&id) {
+            return Err("events of a watch that was never answered");
+        }
+        Ok(table.watches.get(&id).cloned())
+    }
+
     /// The connection is gone: everyone who waits is told, by dropping.
     pub(super) fn close(&self, reason: &str) {
         let mut table = lock(&self.0);
@@ -167,10 +185,14 @@ impl Pending {
         let entries = std::mem::take(&mut table.entries);
         let reads = std::mem::take(&mut table.reads);
         let outputs = std::mem::take(&mut table.outputs);
+        let watches = std::mem::take(&mut table.watches);
         drop(table);
         drop(entries);
         for read in reads.into_values() {
             read.fail(reason);
+        }
+        for watch in watches.into_values() {
+            watch.lose();
         }
         for output in outputs.into_values() {
             output.pause();
@@ -200,6 +222,10 @@ impl Table {
             }
             (Waiting::Read(slot), Reply::Reading { .. }) => {
                 self.reads.insert(id, slot.clone());
+                Ok(())
+            }
+            (Waiting::Watch(slot), Reply::Done) => {
+                self.watches.insert(id, slot.clone());
                 Ok(())
             }
             _ => Err("an answer of another kind than was asked for"),

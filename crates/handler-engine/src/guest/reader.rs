@@ -115,6 +115,22 @@ fn take_message(
             .pending
             .output(process)
             .and_then(|slot| slot.map_or(Ok(()), |slot| slot.ended(end))),
+        Message::Watched { request, events } => {
+            let slot = connection.pending.watch(request);
+            slot.map(|slot| slot.map_or((), |slot| slot.accept(events)))
+        }
+        Message::WatchEnded { request } => {
+            let slot = connection.pending.watch(request);
+            slot.map(|slot| slot.map_or((), |slot| slot.end()))
+        }
+        Message::Packed {
+            request,
+            skipped,
+            skipped_count,
+        } => {
+            let slot = connection.pending.read(request);
+            slot.map(|slot| slot.map_or((), |slot| slot.packed(skipped, skipped_count)))
+        }
         Message::InputCredit { process, received } => slots.credit(process, received),
         Message::InputRefused { process, error, .. } => {
             slots.refuse(process, super::calls::shorten(error));

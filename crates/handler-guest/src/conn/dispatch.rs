@@ -140,14 +140,37 @@ fn file_answer(conn: &Rc<Conn>, id: u32, op: Op) -> Answer {
             offset,
             length,
         } => return read::begin(conn, id, &path, offset, length).map(Some),
+        Op::Pack { path } => return read::begin_pack(conn, id, &path).map(Some),
+        Op::Watch { path, recursive } => crate::watch::begin(conn, id, &path, recursive)?,
+        Op::Unpack { path, limits } => {
+            write::begin_unpack(conn, id, &path, limits)?;
+            return Ok(None);
+        }
+        Op::Hash { path } => {
+            let hash = files::hash::Hashing::open(&path)?;
+            let job = Job::begin(conn)?;
+            spawn_local(async move {
+                let result = hash.run(&job.0).await;
+                job.0.answer(id, result);
+            });
+            return Ok(None);
+        }
         Op::Credit { request, bytes } => read::credit(conn, request, bytes)?,
         Op::CancelFile { request } => cancel(conn, request)?,
         Op::Write {
             path,
             mode,
             parents,
+            create_only,
+            sha256,
         } => {
-            write::begin(conn, id, &path, mode, parents)?;
+            let wish = write::Wish {
+                mode,
+                parents,
+                create_only,
+                sha256,
+            };
+            write::begin(conn, id, &path, wish)?;
             return Ok(None);
         }
         // `answer_of` took all others.
@@ -175,14 +198,18 @@ impl Drop for Job {
     }
 }
 
-/// Stops a read or a write; nothing more is sent for it.
+/// Stops a read, a write or a watch; nothing more is sent for it.
 fn cancel(conn: &Conn, request: u32) -> Result<(), GuestError> {
     let read = conn.reads.borrow_mut().remove(&request).is_some();
     let write = conn.writes.borrow_mut().remove(&request).is_some();
-    if read || write {
+    let watch = conn.watches.borrow_mut().remove(&request);
+    if let Some(watching) = &watch {
+        watching.end();
+    }
+    if read || write || watch.is_some() {
         return Ok(());
     }
-    let message = format!("no read or write under way for request {request}");
+    let message = format!("no read, write or watch under way for request {request}");
     Err(fail(GuestErrorCode::NotFound, message))
 }
 

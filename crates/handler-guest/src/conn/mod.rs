@@ -10,8 +10,9 @@ mod writer;
 
 use crate::fail;
 use crate::files::read::Reading;
-use crate::files::write::Writing;
+use crate::files::write::Incoming;
 use crate::guest::Guest;
+use crate::watch::Watching;
 use handler_types::frame::encode_json;
 use handler_types::guest::{GuestError, GuestErrorCode, Message, ProcessNumber, Reply};
 use std::cell::{Cell, RefCell};
@@ -34,6 +35,8 @@ pub(crate) enum Source {
     Credit(ProcessNumber),
     /// A file being read, by its request.
     Read(u32),
+    /// A watch, by its request.
+    Watch(u32),
 }
 
 /// See the module.
@@ -51,7 +54,8 @@ pub(crate) struct Conn {
     end: Notify,
     closed: Cell<bool>,
     pub(crate) reads: RefCell<BTreeMap<u32, Reading>>,
-    pub(crate) writes: RefCell<BTreeMap<u32, Writing>>,
+    pub(crate) writes: RefCell<BTreeMap<u32, Incoming>>,
+    pub(crate) watches: RefCell<BTreeMap<u32, Rc<Watching>>>,
     /// Lists and removals under way.
     pub(crate) jobs: Cell<usize>,
 }
@@ -68,6 +72,7 @@ impl Conn {
             closed: Cell::new(false),
             reads: RefCell::default(),
             writes: RefCell::default(),
+            watches: RefCell::default(),
             jobs: Cell::new(0),
         })
     }
@@ -105,6 +110,18 @@ impl Conn {
         });
     }
 
+    /// Checks that a request's id is free for content or events that follow under it.
+    pub(crate) fn check_free(&self, id: u32) -> Result<(), GuestError> {
+        let taken = self.reads.borrow().contains_key(&id)
+            || self.writes.borrow().contains_key(&id)
+            || self.watches.borrow().contains_key(&id);
+        if id == 0 || taken {
+            let message = format!("request id {id} is taken");
+            return Err(fail(GuestErrorCode::Invalid, message));
+        }
+        Ok(())
+    }
+
     /// Puts a source on the list of those with something to send. The source notes that it is there.
     pub(crate) fn ready(&self, source: Source) {
         if !self.closed.get() {
@@ -130,6 +147,9 @@ impl Conn {
         self.reads.take();
         // Half-written files are removed as they are dropped.
         self.writes.take();
+        for watching in self.watches.take().into_values() {
+            watching.end();
+        }
         for process in guest.table.borrow().all() {
             process.detach(self);
         }

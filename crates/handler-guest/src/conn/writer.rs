@@ -45,6 +45,7 @@ fn fill(guest: &Guest, conn: &Rc<Conn>, batch: &mut Vec<u8>) {
             Source::Process(number) => send_output(guest, conn, number, batch),
             Source::Credit(number) => send_credit(guest, conn, number, batch),
             Source::Read(request) => read::send_chunk(conn, request, batch),
+            Source::Watch(request) => crate::watch::send_events(conn, request, batch),
         };
         if more {
             conn.ready.borrow_mut().push_back(source);

@@ -65,7 +65,8 @@ pub(crate) fn rename(from: &str, to: &str, overwrite: bool) -> Result<(), GuestE
     })
 }
 
-fn rename_if_free(source: &OsStr, target: &OsStr) -> rustix::io::Result<()> {
+/// Renames when nothing is at the new place.
+pub(super) fn rename_if_free(source: &OsStr, target: &OsStr) -> rustix::io::Result<()> {
     match renameat_with(CWD, source, CWD, target, RenameFlags::NOREPLACE) {
         // Some file systems do not know the flag.
         Err(Errno::INVAL | Errno::NOSYS) => match statat(CWD, target, AtFlags::SYMLINK_NOFOLLOW) {

@@ -1,6 +1,6 @@
 //! Reading files for the host, chunk by chunk as the connection and the host's credit allow.
 
-use super::{entry, path};
+use super::{entry, pack::Packing, path};
 use crate::conn::{Conn, Source, too_many_jobs};
 use crate::fail;
 use crate::failure::from_errno;
@@ -17,13 +17,26 @@ const MOST_READS: usize = 64;
 /// A read under way.
 #[derive(Debug)]
 pub(crate) struct Reading {
+    content: Content,
+    credit: u64,
+    /// On the connection's list of sources.
+    queued: bool,
+}
+
+/// Where the bytes come from.
+#[derive(Debug)]
+enum Content {
+    File(OpenFile),
+    Pack(Box<Packing>),
+}
+
+/// A part of a file.
+#[derive(Debug)]
+struct OpenFile {
     file: OwnedFd,
     text: String,
     at: u64,
     left: u64,
-    credit: u64,
-    /// On the connection's list of sources.
-    queued: bool,
 }
 
 /// Opens a file and starts sending it. Only regular files: others have no end or never answer.
@@ -35,16 +48,7 @@ pub(crate) fn begin(
     length: Option<u64>,
 ) -> Result<Reply, GuestError> {
     let full = path::decode_absolute(text)?;
-    let mut reads = conn.reads.borrow_mut();
-    if id == 0 || reads.contains_key(&id) || conn.writes.borrow().contains_key(&id) {
-        return Err(fail(
-            GuestErrorCode::Invalid,
-            format!("request id {id} is taken"),
-        ));
-    }
-    if reads.len() >= MOST_READS {
-        return Err(too_many_jobs());
-    }
+    check_room(conn, id)?;
     // Without NONBLOCK opening a named pipe would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let failed = |errno| from_errno(text, errno);
@@ -63,23 +67,48 @@ pub(crate) fn begin(
     } else {
         size.saturating_sub(offset)
     };
-    reads.insert(
-        id,
-        Reading {
-            file,
-            text: text.to_owned(),
-            at: offset,
-            left: length.unwrap_or(u64::MAX).min(to_end),
-            credit: FILE_WINDOW,
-            queued: true,
-        },
-    );
-    conn.ready(Source::Read(id));
+    let content = Content::File(OpenFile {
+        file,
+        text: text.to_owned(),
+        at: offset,
+        left: length.unwrap_or(u64::MAX).min(to_end),
+    });
+    insert(conn, id, content);
     Ok(Reply::Reading {
         size,
         mode: stat.st_mode & 0o7777,
         modified_ms: entry::modified_ms(&stat),
     })
+}
+
+/// Opens a folder or file and starts sending it as an archive.
+pub(crate) fn begin_pack(conn: &Conn, id: u32, text: &str) -> Result<Reply, GuestError> {
+    check_room(conn, id)?;
+    let (packing, stat) = Packing::open(text)?;
+    insert(conn, id, Content::Pack(Box::new(packing)));
+    Ok(Reply::Reading {
+        size: 0,
+        mode: stat.st_mode & 0o7777,
+        modified_ms: entry::modified_ms(&stat),
+    })
+}
+
+fn check_room(conn: &Conn, id: u32) -> Result<(), GuestError> {
+    conn.check_free(id)?;
+    if conn.reads.borrow().len() >= MOST_READS {
+        return Err(too_many_jobs());
+    }
+    Ok(())
+}
+
+fn insert(conn: &Conn, id: u32, content: Content) {
+    let reading = Reading {
+        content,
+        credit: FILE_WINDOW,
+        queued: true,
+    };
+    conn.reads.borrow_mut().insert(id, reading);
+    conn.ready(Source::Read(id));
 }
 
 /// Gives a read more room.
@@ -128,22 +157,37 @@ enum Next {
 
 impl Reading {
     fn step(&mut self, request: u32, batch: &mut Vec<u8>) -> Result<Next, GuestError> {
-        if self.left > 0 && self.credit == 0 {
+        let is_all_sent = matches!(&self.content, Content::File(file) if file.left == 0);
+        if self.credit == 0 && !is_all_sent {
             return Ok(Next::NoCredit);
         }
-        let most = self.left.min(self.credit).min(MAX_CHUNK as u64);
+        let most = self.credit.min(MAX_CHUNK as u64);
         let mut buffer = vec![0; usize::try_from(most).unwrap_or(MAX_CHUNK)];
+        let count = match &mut self.content {
+            Content::File(file) => file.read(&mut buffer)?,
+            Content::Pack(packing) => packing.read(&mut buffer)?,
+        };
+        if let (0, Content::Pack(packing)) = (count, &mut self.content) {
+            let _ = encode_json(&packing.report(request), batch);
+        }
+        // `buffer` is never longer than a chunk may be.
+        let _ = encode_file(request, &buffer[..count], batch);
+        self.credit -= count as u64;
+        Ok(if count == 0 { Next::Ended } else { Next::More })
+    }
+}
+
+impl OpenFile {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, GuestError> {
+        let most = usize::try_from(self.left).map_or(buffer.len(), |left| left.min(buffer.len()));
         let count = loop {
-            match rustix::io::pread(&self.file, &mut buffer, self.at) {
+            match rustix::io::pread(&self.file, &mut buffer[..most], self.at) {
                 Err(rustix::io::Errno::INTR) => {}
                 result => break result.map_err(|errno| from_errno(&self.text, errno))?,
             }
         };
-        // `buffer` is never longer than a chunk may be.
-        let _ = encode_file(request, &buffer[..count], batch);
         self.at = self.at.saturating_add(count as u64);
         self.left -= count as u64;
-        self.credit -= count as u64;
-        Ok(if count == 0 { Next::Ended } else { Next::More })
+        Ok(count)
     }
 }

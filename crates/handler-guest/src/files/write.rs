@@ -6,14 +6,15 @@
 //!
 //! A link is written through; a file that exists keeps its permission bits and, where allowed, owner.
 
+use super::unpack::Unpacking;
 use super::{folder, mode_of, path};
 use crate::conn::{Conn, too_many_jobs};
 use crate::fail;
 use crate::failure::{from_errno, from_io};
-use handler_types::guest::{GuestError, GuestErrorCode, Reply};
+use handler_types::guest::{GuestError, GuestErrorCode, Reply, UnpackLimits};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, openat, renameat, stat,
-    unlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, lstat, openat, renameat,
+    stat, unlinkat,
 };
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -28,6 +29,37 @@ const MOST_WRITES: usize = 64;
 /// Permission bits of a new file.
 const NEW_FILE: u32 = 0o644;
 
+/// What the host asks of a file to be written.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    /// Permission bits of a new file.
+    pub(crate) mode: Option<u32>,
+    /// Make parent folders.
+    pub(crate) parents: bool,
+    /// Refuse when something is there.
+    pub(crate) create_only: bool,
+    /// SHA-256 the content must have.
+    pub(crate) sha256: Option<String>,
+}
+
+/// Content that comes from the host.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// A file.
+    File(Box<Writing>),
+    /// An archive.
+    Archive(Box<Unpacking>),
+}
+
+impl Incoming {
+    fn add(&mut self, data: &[u8]) -> Result<(), GuestError> {
+        match self {
+            Self::File(writing) => writing.add(data),
+            Self::Archive(unpacking) => unpacking.add(data),
+        }
+    }
+}
+
 /// A write under way; dropping it unfinished removes what was written.
 #[derive(Debug)]
 pub(crate) struct Writing {
@@ -40,6 +72,8 @@ pub(crate) struct Writing {
     mode: Mode,
     /// Owner to keep.
     owner: Option<(u32, u32)>,
+    create_only: bool,
+    expected: Option<String>,
     renamed: bool,
 }
 
@@ -52,24 +86,31 @@ impl Drop for Writing {
 }
 
 /// Begins a write; the chunks follow.
-pub(crate) fn begin(
+pub(crate) fn begin(conn: &Conn, id: u32, text: &str, wish: Wish) -> Result<(), GuestError> {
+    check_room(conn, id)?;
+    let incoming = Incoming::File(Box::new(Writing::open(text, wish)?));
+    conn.writes.borrow_mut().insert(id, incoming);
+    Ok(())
+}
+
+/// Begins to unpack an archive; the chunks follow.
+pub(crate) fn begin_unpack(
     conn: &Conn,
     id: u32,
     text: &str,
-    mode: Option<u32>,
-    parents: bool,
+    limits: UnpackLimits,
 ) -> Result<(), GuestError> {
-    let mut writes = conn.writes.borrow_mut();
-    if id == 0 || writes.contains_key(&id) || conn.reads.borrow().contains_key(&id) {
-        return Err(fail(
-            GuestErrorCode::Invalid,
-            format!("request id {id} is taken"),
-        ));
-    }
-    if writes.len() >= MOST_WRITES {
+    check_room(conn, id)?;
+    let incoming = Incoming::Archive(Box::new(Unpacking::open(text, limits)?));
+    conn.writes.borrow_mut().insert(id, incoming);
+    Ok(())
+}
+
+fn check_room(conn: &Conn, id: u32) -> Result<(), GuestError> {
+    conn.check_free(id)?;
+    if conn.writes.borrow().len() >= MOST_WRITES {
         return Err(too_many_jobs());
     }
-    writes.insert(id, Writing::open(text, mode, parents)?);
     Ok(())
 }
 
@@ -77,17 +118,19 @@ pub(crate) fn begin(
 /// ignored: the host sent them before it knew.
 pub(crate) async fn take_chunk(conn: &Rc<Conn>, id: u32, data: &[u8]) {
     if data.is_empty() {
-        let writing = conn.writes.borrow_mut().remove(&id);
-        if let Some(writing) = writing {
-            conn.answer(id, writing.finish().await);
+        let incoming = conn.writes.borrow_mut().remove(&id);
+        match incoming {
+            Some(Incoming::File(writing)) => conn.answer(id, writing.finish().await),
+            Some(Incoming::Archive(unpacking)) => conn.answer(id, unpacking.finish()),
+            None => {}
         }
         return;
     }
     let mut writes = conn.writes.borrow_mut();
-    let Some(writing) = writes.get_mut(&id) else {
+    let Some(incoming) = writes.get_mut(&id) else {
         return;
     };
-    if let Err(error) = writing.add(data) {
+    if let Err(error) = incoming.add(data) {
         writes.remove(&id);
         drop(writes);
         conn.answer(id, Err(error));
@@ -95,7 +138,7 @@ pub(crate) async fn take_chunk(conn: &Rc<Conn>, id: u32, data: &[u8]) {
 }
 
 impl Writing {
-    fn open(text: &str, mode: Option<u32>, parents: bool) -> Result<Self, GuestError> {
+    fn open(text: &str, wish: Wish) -> Result<Self, GuestError> {
         let full = path::decode_absolute(text)?;
         path::split(&full)?;
         if text.ends_with('/') {
@@ -104,11 +147,14 @@ impl Writing {
                 format!("{text}: names a folder"),
             ));
         }
-        let mode = mode_of(mode.unwrap_or(NEW_FILE))?;
-        if parents {
+        let mode = mode_of(wish.mode.unwrap_or(NEW_FILE))?;
+        if wish.parents {
             folder::make_parents(&full)?;
         }
         let failed = |errno| from_errno(text, errno);
+        if wish.create_only && lstat(OsStr::from_bytes(&full)).is_ok() {
+            return Err(failed(Errno::EXIST));
+        }
         let existing = existing(&full).map_err(failed)?;
         if existing
             .as_ref()
@@ -140,6 +186,8 @@ impl Writing {
                 .as_ref()
                 .map_or(mode, |(stat, _)| Mode::from_raw_mode(stat.st_mode & 0o7777)),
             owner: existing.map(|(stat, _)| (stat.st_uid, stat.st_gid)),
+            create_only: wish.create_only,
+            expected: wish.sha256,
             renamed: false,
         })
     }
@@ -153,7 +201,19 @@ impl Writing {
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<Reply, GuestError> {
+    async fn finish(mut self: Box<Self>) -> Result<Reply, GuestError> {
+        let sha256 = crate::sys::hex(&std::mem::take(&mut self.hash).finalize());
+        if self
+            .expected
+            .as_ref()
+            .is_some_and(|expected| *expected != sha256)
+        {
+            let message = format!(
+                "{}: the content has SHA-256 {sha256}, not the one that was announced; nothing was changed",
+                self.text
+            );
+            return Err(fail(GuestErrorCode::Invalid, message));
+        }
         if let Some((uid, gid)) = self.owner {
             // Only root may give files away; otherwise it is the sandbox's own user already.
             let _ = fchown(
@@ -164,14 +224,19 @@ impl Writing {
         }
         let failed = |errno| from_errno(&self.text, errno);
         fchmod(&self.file, self.mode).map_err(failed)?;
-        match renameat(CWD, &self.temporary, CWD, &self.target) {
+        let renamed = if self.create_only {
+            folder::rename_if_free(&self.temporary, &self.target)
+        } else {
+            renameat(CWD, &self.temporary, CWD, &self.target)
+        };
+        match renamed {
             Ok(()) => self.renamed = true,
             Err(Errno::BUSY) => self.overwrite_in_place().await?,
             Err(errno) => return Err(failed(errno)),
         }
         Ok(Reply::Written {
             size: self.size,
-            sha256: crate::sys::hex(&std::mem::take(&mut self.hash).finalize()),
+            sha256,
         })
     }
 

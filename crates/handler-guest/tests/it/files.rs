@@ -14,6 +14,8 @@ fn write(host: &mut Host, path: &str, data: &[u8]) -> Result<Reply, GuestError> 
         path: path.to_owned(),
         mode: None,
         parents: true,
+        create_only: false,
+        sha256: None,
     });
     for piece in data.chunks(40_000) {
         host.send_frame(&Frame::File {
@@ -180,6 +182,8 @@ fn what_exists_keeps_its_bits_and_a_link_is_written_through() {
         path: sandbox.path("fresh"),
         mode: Some(0o600),
         parents: false,
+        create_only: false,
+        sha256: None,
     });
     host.send_frame(&Frame::File {
         request,
@@ -201,6 +205,8 @@ fn half_a_write_leaves_nothing() {
             path: path.clone(),
             mode: None,
             parents: false,
+            create_only: false,
+            sha256: None,
         });
         host.send_frame(&Frame::File {
             request,

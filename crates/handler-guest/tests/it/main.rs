@@ -1,6 +1,7 @@
 //! The real program, driven over its socket.
 #![expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+mod archives;
 mod client;
 mod files;
 mod flow;
@@ -8,3 +9,4 @@ mod links;
 mod processes;
 mod system;
 mod trees;
+mod watches;
