@@ -1,9 +1,9 @@
 //! Flags as typed. The doc comments are the help texts.
 
 use crate::commands::{
-    attach::AttachArgs, daemon::DaemonAction, folder::FolderAction, harness::HarnessAction,
-    provider::ProviderAction, run::RunArgs, sandbox::SandboxAction, secret::SecretAction,
-    session::SessionAction,
+    attach::AttachArgs, daemon::DaemonAction, folder::FolderAction, fork::ForkAction,
+    harness::HarnessAction, provider::ProviderAction, run::RunArgs, sandbox::SandboxAction,
+    secret::SecretAction, session::SessionAction,
 };
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -45,6 +45,9 @@ pub enum Command {
     /// Make and use sandboxes
     #[command(subcommand)]
     Sandbox(SandboxAction),
+    /// Work on one project several times at once: forks with a branch and a sandbox each
+    #[command(subcommand)]
+    Fork(ForkAction),
     /// Say where models are
     #[command(subcommand)]
     Provider(ProviderAction),
@@ -145,6 +148,8 @@ pub enum Action {
     /// As in [`Command`].
     Sandbox(SandboxAction),
     /// As in [`Command`].
+    Fork(ForkAction),
+    /// As in [`Command`].
     Provider(ProviderAction),
     /// As in [`Command`].
     Secret(SecretAction),
@@ -205,6 +210,7 @@ impl Command {
             Self::Attach(args) => Action::Attach(args),
             Self::Session(action) => Action::Session(action),
             Self::Sandbox(action) => Action::Sandbox(action),
+            Self::Fork(action) => Action::Fork(action),
             Self::Provider(action) => Action::Provider(action),
             Self::Secret(action) => Action::Secret(action),
             Self::Harness(action) => Action::Harness(action),

@@ -8,6 +8,9 @@ use handler_types::api::{
     ProviderTemplate, ProviderView, SandboxMetrics, SecretRequest, SecretView, SignalRequest,
 };
 use handler_types::egress::EgressEvent;
+use handler_types::git::{
+    CreateFork, ForkKept, ForkView, GitCommit, GitShow, GitStatus, MergeRequest, MergeResult,
+};
 use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::{CreateSandbox, SandboxView};
 use handler_types::session::{CreateSession, SessionView};
@@ -84,6 +87,23 @@ calls! {
     move_path(id: &str) body request: MoveRequest => POST "/v1/sandboxes/{id}/files/move" => ();
     /// Removes a path.
     remove_path(id: &str, path: &str, recursive: bool) => DELETE "/v1/sandboxes/{id}/files?path={path}&recursive={recursive}" => ();
+
+    /// Branch and changed paths of the repository in a sandbox; an empty path is the working folder.
+    git_status(id: &str, path: &str) => GET "/v1/sandboxes/{id}/git?path={path}" => GitStatus;
+    /// Commits, newest first.
+    git_log(id: &str, path: &str, from: &str, limit: u32) => GET "/v1/sandboxes/{id}/git/log?path={path}&ref={from}&limit={limit}" => Vec<GitCommit>;
+    /// A commit with its message and patch.
+    git_show(id: &str, commit: &str, path: &str) => GET "/v1/sandboxes/{id}/git/commits/{commit}?path={path}" => GitShow;
+    /// Makes a fork and its sandbox.
+    create_fork() body request: CreateFork => POST "/v1/forks" => SandboxView;
+    /// Forks and how they stand.
+    forks() => GET "/v1/forks" => Page<ForkView>;
+    /// How one fork stands.
+    fork(sandbox: &str) => GET "/v1/forks/{sandbox}" => ForkView;
+    /// Removes a fork; what its project lacks is kept there, hidden.
+    delete_fork(sandbox: &str, force: bool) => DELETE "/v1/forks/{sandbox}?force={force}" => ForkKept;
+    /// Takes a fork's work back.
+    merge_fork(sandbox: &str) body request: MergeRequest => POST "/v1/forks/{sandbox}/merge" => MergeResult;
 
     /// A page of sessions, last active first.
     sessions(scope: &str, cursor: &str, limit: u32) => GET "/v1/sessions?scope={scope}&cursor={cursor}&limit={limit}" => Page<SessionView>;

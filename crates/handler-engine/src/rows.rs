@@ -115,6 +115,7 @@ impl SandboxRow {
             },
             metadata: self.spec.metadata.clone(),
             project: self.spec.project.clone(),
+            fork: self.spec.fork.clone(),
             remains: self.remains.clone(),
             created_at: handler_base::clock::rfc3339(self.created_ms),
             updated_at: handler_base::clock::rfc3339(self.updated_ms),

@@ -113,6 +113,7 @@ async fn compose(
     sessions::take_up(&app).await;
     // Now nothing writes into them any more.
     harnesses::remove_interrupted(&layout.harnesses_dir());
+    crate::app::git::keep::sweep(&app);
     Ok(app)
 }
 
@@ -158,8 +159,7 @@ fn forward_sandbox_events(app: &Arc<App>) {
         loop {
             match changes.recv().await {
                 Ok(SandboxChange::Changed(sandbox)) => {
-                    app.events
-                        .publish(ServerEvent::Sandbox { sandbox: *sandbox });
+                    app.events.publish(ServerEvent::Sandbox { sandbox });
                 }
                 Ok(SandboxChange::Removed(id)) => {
                     app.egress_events.forget(id.as_str());

@@ -18,7 +18,7 @@ pub enum ServerEvent {
     /// A sandbox was made or changed.
     Sandbox {
         /// As it is now.
-        sandbox: SandboxView,
+        sandbox: Box<SandboxView>,
     },
     /// A sandbox is gone.
     SandboxRemoved {
@@ -28,7 +28,7 @@ pub enum ServerEvent {
     /// A session was made or changed.
     Session {
         /// As it is now.
-        session: SessionView,
+        session: Box<SessionView>,
     },
     /// A session is gone.
     SessionRemoved {

@@ -7,6 +7,7 @@ pub mod api;
 pub mod egress;
 pub mod event;
 pub mod frame;
+pub mod git;
 pub mod guest;
 mod guest_files;
 mod guest_system;

@@ -189,6 +189,9 @@ pub struct SandboxSpec {
     /// The project it counts for, for quotas; none: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
+    /// The project it is a fork of; its `scope` is then a folder of its own that goes with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<crate::git::ForkOf>,
 }
 
 /// A stand-in for a secret, stable for the life of a sandbox. No secret itself: it is worthless outside the filter.
@@ -259,6 +262,9 @@ pub struct SandboxView {
     /// The project it counts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
+    /// The project it is a fork of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<crate::git::ForkOf>,
     /// What of a removal or failed start is still there, in words; empty: nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remains: Vec<String>,

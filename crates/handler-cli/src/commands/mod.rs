@@ -7,6 +7,8 @@ pub mod exec;
 pub mod files;
 pub mod folder;
 mod follow;
+pub mod fork;
+pub mod git;
 pub mod harness;
 pub mod manual;
 pub mod network;
@@ -35,6 +37,7 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::Attach(args) => attach::run(args, context).await,
         Action::Session(action) => session::run(action, context).await,
         Action::Sandbox(action) => sandbox::run(action, context).await,
+        Action::Fork(action) => fork::run(action, context).await,
         Action::Provider(action) => provider::run(action, context).await,
         Action::Secret(action) => secret::run(action, context).await,
         Action::Harness(action) => harness::run(action, context).await,

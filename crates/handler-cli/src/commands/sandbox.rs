@@ -83,6 +83,9 @@ pub enum SandboxAction {
         /// The sandbox
         sandbox: String,
     },
+    /// Look at the Git repository in it
+    #[command(subcommand)]
+    Git(super::git::GitAction),
     /// Start a stopped sandbox
     Start {
         /// The sandbox
@@ -194,6 +197,7 @@ pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
             out.show(&view.network, |out, network| out.line(describe(network)));
         }
         SandboxAction::Egress { sandbox } => egress(&client, &sandbox, context).await?,
+        SandboxAction::Git(action) => return super::git::run(action, context).await,
         SandboxAction::Start { sandbox } => {
             let view = client.start_sandbox(&sandbox).await?;
             out.show(&view, |out, view| out.line(&view.name));

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod egress_events;
 pub mod exec;
+pub mod git;
 pub mod harnesses;
 pub mod host;
 pub mod providers;

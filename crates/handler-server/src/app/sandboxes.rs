@@ -1,5 +1,6 @@
 //! Rules of sandboxes: what a request becomes before the engine sees it.
 
+use crate::app::git::keep;
 use crate::http::problem::{ApiError, ApiResult};
 use crate::http::sandboxes::ListQuery;
 use crate::state::App;
@@ -10,6 +11,7 @@ use handler_engine::make_phantom;
 use handler_store::rows::{PageRequest, SandboxFilter};
 use handler_types::ProblemCode;
 use handler_types::api::Page;
+use handler_types::git::{ForkKept, ForkOf};
 use handler_types::guest::GuestErrorCode;
 use handler_types::network::NetworkPolicy;
 use handler_types::provider::SecretRef;
@@ -57,11 +59,23 @@ pub fn guest_error(error: GuestCallError) -> ApiError {
 /// # Errors
 /// Bad names and paths, folders outside the work folders, secrets without a value, and what the engine refuses.
 pub async fn create(app: &App, request: CreateSandbox) -> ApiResult<SandboxView> {
-    let scope = request
-        .scope
-        .as_deref()
-        .map(|path| work_folder(app, path))
-        .transpose()?;
+    create_with(app, request, None).await
+}
+
+/// As [`create`]; a fork's folder is one of ours and no work folder.
+///
+/// # Errors
+/// As [`create`].
+pub async fn create_with(
+    app: &App,
+    request: CreateSandbox,
+    fork: Option<ForkOf>,
+) -> ApiResult<SandboxView> {
+    let scope = match (&fork, &request.scope) {
+        (Some(_), scope) => scope.clone(),
+        (None, Some(path)) => Some(work_folder(app, path)?),
+        (None, None) => None,
+    };
     let mounts = request
         .mounts
         .iter()
@@ -97,6 +111,7 @@ pub async fn create(app: &App, request: CreateSandbox) -> ApiResult<SandboxView>
         lifetime: Lifetime::Kept,
         labels: request.labels,
         phantoms,
+        fork,
         ..SandboxSpec::default()
     };
     app.engine
@@ -281,10 +296,26 @@ pub async fn stop(app: &App, text: &str) -> ApiResult<SandboxView> {
 /// # Errors
 /// What the engine refuses.
 pub async fn delete(app: &App, text: &str) -> ApiResult<()> {
+    remove(app, text, false).await.map(|_| ())
+}
+
+/// As [`delete`]; tells what was kept of a fork. Forced: also when a fork's work cannot be kept.
+///
+/// # Errors
+/// As [`delete`]; 409 when a fork's work cannot be kept.
+pub async fn remove(app: &App, text: &str, is_forced: bool) -> ApiResult<ForkKept> {
     let view = find(app, text).await?;
+    let kept = match view.fork {
+        None => ForkKept::default(),
+        Some(_) => match keep::save(app, &view).await {
+            Err(error) if !is_forced => return Err(error),
+            outcome => outcome.unwrap_or_default(),
+        },
+    };
     app.engine.delete(&view.id).await.map_err(engine_error)?;
     app.egress_events.forget(view.id.as_str());
-    Ok(())
+    keep::remove_folder(app, &view);
+    Ok(kept)
 }
 
 /// Changes what a sandbox may reach.

@@ -4,6 +4,7 @@ pub mod auth;
 pub mod document;
 pub mod events;
 pub mod files;
+pub mod git;
 pub mod idempotency;
 mod linger;
 pub mod problem;
@@ -68,6 +69,13 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(files::list))
         .routes(routes!(files::mkdir))
         .routes(routes!(files::rename))
+        .routes(routes!(git::status))
+        .routes(routes!(git::log))
+        .routes(routes!(git::show))
+        .routes(routes!(git::diff))
+        .routes(routes!(git::create_fork, git::forks))
+        .routes(routes!(git::get_fork, git::remove_fork))
+        .routes(routes!(git::merge_fork))
         .routes(routes!(sessions::create, sessions::list))
         .routes(routes!(sessions::get, sessions::delete))
         .routes(routes!(sessions::stop))

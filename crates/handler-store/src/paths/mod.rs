@@ -115,6 +115,12 @@ impl Layout {
         self.data.join("harnesses")
     }
 
+    /// Folders of forks.
+    #[must_use]
+    pub fn forks_dir(&self) -> PathBuf {
+        self.data.join("forks")
+    }
+
     /// The guest program of this version.
     #[must_use]
     pub fn guest_program(&self) -> PathBuf {

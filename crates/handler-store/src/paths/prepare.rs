@@ -69,6 +69,7 @@ impl Layout {
             self.runtime.join("eg"),
             self.providers_dir(),
             self.harnesses_dir(),
+            self.forks_dir(),
             self.data.join("bin"),
         ];
         below.iter().try_for_each(|path| private_dir(path))

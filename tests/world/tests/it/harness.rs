@@ -32,7 +32,7 @@ async fn sandboxes_seen(mut events: Events) -> anyhow::Result<Vec<SandboxView>> 
     while let Ok(Some(event)) = events.next().await {
         anyhow::ensure!(event != ServerEvent::Missed, "events were missed");
         if let ServerEvent::Sandbox { sandbox } = event {
-            seen.push(sandbox);
+            seen.push(*sandbox);
         }
     }
     Ok(seen)

@@ -6,6 +6,7 @@ mod crash;
 mod demo;
 mod files;
 mod flood;
+mod forks;
 mod harness;
 mod input;
 mod isolation;

@@ -127,7 +127,7 @@ pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<Session
         .map_err(store_error)?;
     let view = view(app, &row).await?;
     app.events.publish(ServerEvent::Session {
-        session: view.clone(),
+        session: Box::new(view.clone()),
     });
     start::in_background(app.clone(), row.id);
     Ok(view)
@@ -239,7 +239,7 @@ async fn change(app: &App, id: &SessionId, patch: SessionPatch) -> ApiResult<Ses
         .map_err(store_error)?;
     let session = view(app, &row).await?;
     app.events.publish(ServerEvent::Session {
-        session: session.clone(),
+        session: Box::new(session.clone()),
     });
     Ok(session)
 }

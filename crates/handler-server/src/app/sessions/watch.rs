@@ -93,7 +93,9 @@ pub(super) async fn record(app: &App, id: &SessionId, facts: &SessionFacts) {
             row
         };
         if let Ok(session) = view(app, &row).await {
-            app.events.publish(ServerEvent::Session { session });
+            app.events.publish(ServerEvent::Session {
+                session: Box::new(session),
+            });
         }
         Ok::<(), handler_store::StoreError>(())
     }
