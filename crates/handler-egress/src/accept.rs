@@ -11,6 +11,7 @@ use crate::resolve::still_admitted;
 use crate::sandbox::Sandbox;
 use crate::settings::Rules;
 use crate::target::Target;
+use crate::traffic::Counted;
 use crate::upstream::{Scheme, Slot};
 use crate::{connect, forward, intercept};
 use handler_types::egress::EgressDecision;
@@ -137,6 +138,8 @@ async fn accept(sandbox: Arc<Sandbox>, listener: UnixListener) {
         };
         match listener.accept().await {
             Ok((stream, _)) => {
+                sandbox.traffic.connected();
+                let stream = Counted::new(stream, sandbox.traffic.clone());
                 let session = Session::outer(sandbox.clone(), permit);
                 sandbox.spawn("egress connection", serve(session, stream));
             }

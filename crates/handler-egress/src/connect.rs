@@ -9,6 +9,7 @@ use crate::refuse::Refusal;
 use crate::rewind::Rewind;
 use crate::settings::Rules;
 use crate::target::Target;
+use crate::traffic::Counted;
 use crate::{intercept, tunnel};
 use bytes::Bytes;
 use handler_types::egress::EgressDecision;
@@ -65,7 +66,7 @@ async fn run(
     target: Target,
     rules: &Rules,
 ) {
-    let Ok(parts) = upgraded.downcast::<TokioIo<UnixStream>>() else {
+    let Ok(parts) = upgraded.downcast::<TokioIo<Counted<UnixStream>>>() else {
         tracing::error!("a tunnel is not on the connection it was asked on");
         return;
     };
@@ -81,7 +82,7 @@ async fn run(
         .sandbox
         .until_forbidden(|rules| may_stay(rules, &target, address) && !rules.injects_to(&target));
     tokio::select! {
-        moved = tunnel::copy(client, dialled.stream, &parts.read_buf) => {
+        moved = tunnel::copy(client.into_inner(), dialled.stream, &parts.read_buf, &session.sandbox.traffic) => {
             tracing::debug!(sandbox = %session.sandbox.id, %target, ?moved, "tunnel ended");
         }
         () = forbidden => {

@@ -189,6 +189,9 @@ impl Control {
                 self.registry.remove(&sandbox).await;
                 EgressAnswer::Done
             }
+            EgressRequest::Traffic => EgressAnswer::Traffic {
+                sandboxes: self.registry.traffic().await,
+            },
             EgressRequest::List => EgressAnswer::List {
                 sandboxes: self.registry.list().await,
             },

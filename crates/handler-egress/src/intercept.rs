@@ -9,6 +9,7 @@ use crate::exchange::exchange;
 use crate::refuse::Refusal;
 use crate::rewind::Rewind;
 use crate::target::{Target, TargetHost};
+use crate::traffic::Counted;
 use crate::upstream::Scheme;
 use handler_types::egress::EgressDecision;
 use http::header::HOST;
@@ -28,7 +29,7 @@ const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 112];
 /// Serves HTTP, with or without TLS, in the tunnel.
 pub(crate) async fn run(
     session: &Session,
-    mut client: Rewind<UnixStream>,
+    mut client: Rewind<Counted<UnixStream>>,
     dialled: Dialled,
     target: Target,
     generation: u64,
@@ -54,9 +55,9 @@ pub(crate) async fn run(
 
 async fn open_tls(
     session: &Session,
-    client: Rewind<UnixStream>,
+    client: Rewind<Counted<UnixStream>>,
     target: &Target,
-) -> Option<TlsStream<Rewind<UnixStream>>> {
+) -> Option<TlsStream<Rewind<Counted<UnixStream>>>> {
     let started = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client).await;
     let mut started = started
         .inspect_err(|error| tracing::debug!(%error, %target, "no TLS greeting"))

@@ -35,6 +35,7 @@ mod sandbox;
 mod scan;
 mod settings;
 mod target;
+mod traffic;
 mod trust;
 mod tunnel;
 mod upgrade;

@@ -6,6 +6,7 @@ use crate::listener::{ListenError, listen};
 use crate::sandbox::{Sandbox, Shared};
 use crate::settings::{Rules, SettingsError};
 use handler_types::egress::EgressSettings;
+use handler_types::observe::EgressTraffic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,6 +99,14 @@ impl Registry {
             sandbox.close().await;
             tracing::info!(sandbox = id, "removed");
         }
+    }
+
+    /// What went through for each.
+    pub(crate) async fn traffic(&self) -> BTreeMap<String, EgressTraffic> {
+        let sandboxes = self.sandboxes.lock().await;
+        let each = sandboxes.iter();
+        each.map(|(id, sandbox)| (id.clone(), sandbox.traffic.read()))
+            .collect()
     }
 
     /// Ids, sorted.

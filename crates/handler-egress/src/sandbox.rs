@@ -9,6 +9,7 @@ use crate::events::{Events, Happening};
 use crate::listener::Listening;
 use crate::resolve::Resolver;
 use crate::settings::Rules;
+use crate::traffic::Traffic;
 use crate::trust::Trust;
 use handler_types::egress::EgressDecision;
 use std::future::Future;
@@ -47,6 +48,8 @@ pub(crate) struct Sandbox {
     pub(crate) authority: Authority,
     /// Room for connections.
     pub(crate) slots: Arc<Semaphore>,
+    /// What went through.
+    pub(crate) traffic: Arc<Traffic>,
     rules: watch::Sender<Arc<Rules>>,
     listening: Mutex<Option<Listening>>,
     end: CancellationToken,
@@ -65,6 +68,7 @@ impl Sandbox {
             shared,
             authority: Authority::new(id)?,
             slots: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            traffic: Arc::default(),
             rules: watch::Sender::new(Arc::new(rules)),
             listening: Mutex::default(),
             end: CancellationToken::new(),

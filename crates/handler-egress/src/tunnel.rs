@@ -2,6 +2,7 @@
 //!
 //! Invariant: an idle tunnel holds no buffer; a busy one at most one per direction.
 
+use crate::traffic::Traffic;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -70,14 +71,20 @@ impl Activity {
 
 /// Copies until both directions have ended, one has failed, or nothing comes any more. `early` was read
 /// from the client before.
-pub(crate) async fn copy(client: UnixStream, server: TcpStream, early: &[u8]) -> Moved {
-    copy_within(client, server, early, IDLE_LIMIT).await
+pub(crate) async fn copy(
+    client: UnixStream,
+    server: TcpStream,
+    early: &[u8],
+    traffic: &Traffic,
+) -> Moved {
+    copy_within(client, server, early, traffic, IDLE_LIMIT).await
 }
 
 async fn copy_within(
     mut client: UnixStream,
     mut server: TcpStream,
     early: &[u8],
+    traffic: &Traffic,
     limit: Duration,
 ) -> Moved {
     let activity = Activity {
@@ -89,9 +96,11 @@ async fn copy_within(
     let (server_read, mut server_write) = server.split();
     let outward = async {
         server_write.write_all(early).await?;
-        pump(&client_read, &mut server_write, &out, &activity).await
+        let count = |bytes| traffic.sent(bytes);
+        pump(&client_read, &mut server_write, &out, count, &activity).await
     };
-    let homeward = pump(&server_read, &mut client_write, &back, &activity);
+    let count = |bytes| traffic.received(bytes);
+    let homeward = pump(&server_read, &mut client_write, &back, count, &activity);
     tokio::select! {
         ended = async { tokio::try_join!(outward, homeward) } => if let Err(error) = ended {
             tracing::debug!(%error, "tunnel broke");
@@ -108,7 +117,8 @@ async fn copy_within(
 async fn pump(
     from: &impl Readable,
     to: &mut (impl AsyncWrite + Unpin),
-    count: &AtomicU64,
+    moved: &AtomicU64,
+    count: impl Fn(usize),
     activity: &Activity,
 ) -> io::Result<()> {
     loop {
@@ -119,7 +129,8 @@ async fn pump(
                 Ok(0) => return to.shutdown().await,
                 Ok(read) => {
                     to.write_all(&buf).await?;
-                    count.fetch_add(read as u64, Ordering::Relaxed);
+                    moved.fetch_add(read as u64, Ordering::Relaxed);
+                    count(read);
                     activity.touch();
                     let full = buf.len() == buf.capacity();
                     buf.clear();
@@ -152,7 +163,11 @@ mod tests {
     #[tokio::test]
     async fn a_half_closed_tunnel_still_carries_the_other_direction() {
         let (mut client, near, far, mut server) = ends().await;
-        let copying = tokio::spawn(copy(near, far, b"early "));
+        let copying = tokio::spawn(async move {
+            let traffic = Traffic::default();
+            let moved = copy(near, far, b"early ", &traffic).await;
+            (moved, traffic.read())
+        });
         client.write_all(b"question").await.expect("write");
         client.shutdown().await.expect("half close");
         let mut question = String::new();
@@ -163,13 +178,19 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.expect("read");
         assert_eq!(answer, "answer");
-        assert_eq!(copying.await.expect("task"), Moved { out: 14, back: 6 });
+        let (moved, seen) = copying.await.expect("task");
+        assert_eq!(moved, Moved { out: 14, back: 6 });
+        // What was read early has been counted where it was read.
+        assert_eq!((seen.out_bytes, seen.in_bytes), (8, 6));
     }
 
     #[tokio::test]
     async fn an_idle_tunnel_ends() {
         let (_client, near, far, _server) = ends().await;
         let limit = Duration::from_millis(20);
-        assert_eq!(copy_within(near, far, b"", limit).await, Moved::default());
+        assert_eq!(
+            copy_within(near, far, b"", &Traffic::default(), limit).await,
+            Moved::default()
+        );
     }
 }

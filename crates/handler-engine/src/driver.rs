@@ -157,6 +157,16 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
         InstanceStats::default()
     }
 
+    /// The last lines the backend kept of the instance's own output (a container's log); none: it keeps none.
+    async fn log(
+        &self,
+        _id: &SandboxId,
+        _instance: &Instance,
+        _lines: usize,
+    ) -> Option<Vec<String>> {
+        None
+    }
+
     /// Ends all processes of the instance but keeps what it wrote (its writable layer), so that the next
     /// [`Driver::start`] of the same sandbox goes on from there. Done when it returns. A frozen instance is ended
     /// as well; where the backend can, without letting it run on.

@@ -5,7 +5,9 @@
 //! connection carries [`EgressEvent`] lines only. Values of secrets travel here and nowhere else.
 
 use crate::network::{AllowEntry, NetworkPolicy};
+use crate::observe::EgressTraffic;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Version of this protocol.
@@ -34,6 +36,8 @@ pub enum EgressRequest {
     },
     /// Sandboxes known.
     List,
+    /// What went through for each sandbox known.
+    Traffic,
     /// Events after `after` (0: all kept), then live ones.
     Subscribe {
         /// Sequence number of the last event already had.
@@ -99,6 +103,11 @@ pub enum EgressAnswer {
     List {
         /// Sandbox ids.
         sandboxes: Vec<String>,
+    },
+    /// To `traffic`.
+    Traffic {
+        /// By sandbox id.
+        sandboxes: BTreeMap<String, EgressTraffic>,
     },
     /// Done.
     Done,

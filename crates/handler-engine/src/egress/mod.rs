@@ -15,7 +15,9 @@ use crate::filter::{EgressControl, FilterError};
 use async_trait::async_trait;
 use handler_types::SandboxId;
 use handler_types::egress::{EgressAnswer, EgressEvent, EgressRequest, EgressSettings};
+use handler_types::observe::EgressTraffic;
 use keeper::Keeper;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -148,6 +150,17 @@ impl EgressLink {
     pub async fn list(&self) -> Result<Vec<String>, EgressLinkError> {
         match self.keeper.ask(EgressRequest::List).await? {
             EgressAnswer::List { sandboxes } => Ok(sandboxes),
+            _ => Err(EgressLinkError::Protocol),
+        }
+    }
+
+    /// What went through for each sandbox the filter knows, by id.
+    ///
+    /// # Errors
+    /// When the filter cannot be reached, or is an older one that does not count.
+    pub async fn traffic(&self) -> Result<BTreeMap<String, EgressTraffic>, EgressLinkError> {
+        match self.keeper.ask(EgressRequest::Traffic).await? {
+            EgressAnswer::Traffic { sandboxes } => Ok(sandboxes),
             _ => Err(EgressLinkError::Protocol),
         }
     }

@@ -8,6 +8,7 @@ mod effects;
 mod gate;
 mod idle;
 mod network;
+mod observe;
 mod owner;
 mod reconcile;
 mod shared;

@@ -4,6 +4,7 @@
 use super::connection::Connection;
 use super::error::GuestCallError;
 use super::handle::GuestHandle;
+use super::happenings::ProcessHappening;
 use super::input::{InputSlot, Offer};
 use super::output::{OutputSlot, ProcessStream};
 use super::pending::Waiting;
@@ -147,11 +148,22 @@ impl GuestHandle {
             spec.key = handler_base::random::hex(8);
         }
         let has_input = spec.stdin || spec.tty.is_some();
+        let (argv, tag, key) = (spec.argv.clone(), spec.tag.clone(), spec.key.clone());
         match self.call(Op::Start { spec }, self.timing().call).await? {
             Reply::Started { process } => {
                 if has_input && process.exit.is_none() {
                     self.slots().input_or_new(process.process, process.received);
                 }
+                // Told in our words: the guest's own are not to be trusted.
+                let told = Box::new(ProcessInfo {
+                    argv,
+                    tag,
+                    key,
+                    ..process.clone()
+                });
+                self.slots()
+                    .happenings
+                    .tell(ProcessHappening::Started(told));
                 Ok(process)
             }
             _ => Err(self.unexpected()),

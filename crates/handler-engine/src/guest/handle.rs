@@ -5,6 +5,7 @@
 
 use super::connection::{Connection, Greeted, connect};
 use super::error::{GuestCallError, LinkError};
+use super::happenings::ProcessHappening;
 use super::outbox::lock;
 use super::output::OutputSlot;
 use super::slots::Slots;
@@ -12,7 +13,7 @@ use handler_types::guest::ProcessNumber;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -147,6 +148,12 @@ impl GuestHandle {
     #[must_use]
     pub fn last_exit(&self) -> Option<Instant> {
         self.shared.slots.last_exit()
+    }
+
+    /// What happens to processes started through the guest, from now on.
+    #[must_use]
+    pub fn happenings(&self) -> broadcast::Receiver<ProcessHappening> {
+        self.shared.slots.happenings.listen()
     }
 
     pub(super) fn timing(&self) -> GuestTiming {

@@ -1,5 +1,6 @@
 //! Where output and input of processes wait, whatever connection carries them.
 
+use super::happenings::{Happenings, ProcessHappening};
 use super::input::InputSlot;
 use super::outbox::lock;
 use super::output::OutputSlot;
@@ -15,6 +16,7 @@ pub(super) struct Slots {
     inputs: Mutex<HashMap<ProcessNumber, Arc<InputSlot>>>,
     /// When a process last ended.
     last_exit: Mutex<Option<Instant>>,
+    pub(super) happenings: Happenings,
 }
 
 impl Slots {
@@ -24,6 +26,7 @@ impl Slots {
 
     pub(super) fn exited(&self, process: ProcessNumber, exit: Exit) {
         *lock(&self.last_exit) = Some(Instant::now());
+        self.happenings.tell(ProcessHappening::Ended(process, exit));
         if let Some(slot) = lock(&self.outputs).get(&process) {
             slot.exited(exit);
         }
