@@ -25,7 +25,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "handler-server",
         &[
-            "types", "base", "harness", "store", "engine", "drivers", "session", "client", "terminal",
+            "types", "base", "harness", "store", "engine", "drivers", "session", "client",
+            "terminal",
         ],
     ),
     ("handler-cli", &["types", "base", "client"]),

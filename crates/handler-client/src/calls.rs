@@ -5,13 +5,16 @@ use crate::transport::{Client, encode};
 use handler_types::api::{
     BackendView, CreateTerminal, DirListing, ExecRequest, ExecResult, FolderRequest, HarnessView,
     Health, MkdirRequest, MoveRequest, NetworkUpdate, Page, ProcessView, ProviderRequest,
-    ProviderTemplate, ProviderView, SandboxMetrics, SecretRequest, SecretView, SignalRequest,
+    ProviderTemplate, ProviderView, SecretRequest, SecretView, SignalRequest,
 };
 use handler_types::egress::EgressEvent;
 use handler_types::git::{
     CreateFork, ForkKept, ForkView, GitCommit, GitShow, GitStatus, MergeRequest, MergeResult,
 };
 use handler_types::network::NetworkPolicy;
+use handler_types::observe::{
+    AgentList, HostStats, LogLines, MetricsHistory, SandboxActivity, SandboxMetrics,
+};
 use handler_types::sandbox::{CreateSandbox, SandboxView};
 use handler_types::session::{CreateSession, SessionView};
 use http::Method;
@@ -65,6 +68,16 @@ calls! {
     sandbox_egress(id: &str) => GET "/v1/sandboxes/{id}/egress-events" => Vec<EgressEvent>;
     /// What a sandbox uses.
     metrics(id: &str) => GET "/v1/sandboxes/{id}/metrics" => SandboxMetrics;
+    /// What it used over the last half hour, at most the last `limit` samples.
+    metrics_history(id: &str, limit: u32) => GET "/v1/sandboxes/{id}/metrics/history?limit={limit}" => MetricsHistory;
+    /// Which agent programs a sandbox has and runs.
+    agents(id: &str) => GET "/v1/sandboxes/{id}/agents" => AgentList;
+    /// What a sandbox's terminals and sessions do.
+    activity(id: &str) => GET "/v1/sandboxes/{id}/activity" => SandboxActivity;
+    /// The last lines of a sandbox's log.
+    logs(id: &str, tail: usize) => GET "/v1/sandboxes/{id}/logs?tail={tail}" => LogLines;
+    /// What the daemon's machine has and uses.
+    host_stats() => GET "/v1/host/stats" => HostStats;
 
     /// Runs a command and waits for its end.
     exec(id: &str) body request: ExecRequest => POST "/v1/sandboxes/{id}/exec" => ExecResult;

@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod error;
 pub mod events;
+pub mod logs;
 pub mod transport;
 pub mod ws;
 

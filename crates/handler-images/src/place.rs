@@ -223,7 +223,9 @@ impl Place {
                 Err(Errno::NOENT) => {
                     match rustix::fs::mkdirat(&at, part, Mode::from_raw_mode(0o755)) {
                         Err(Errno::EXIST) => {
-                            return Err(PlaceError::Blocked("lies below a link that leads nowhere"));
+                            return Err(PlaceError::Blocked(
+                                "lies below a link that leads nowhere",
+                            ));
                         }
                         made => made?,
                     }

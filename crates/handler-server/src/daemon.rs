@@ -1,5 +1,6 @@
 //! The daemon's life: take the lock, find what an earlier daemon left running, serve, leave it running.
 
+use crate::app::observe::{self, Observe};
 use crate::app::secrets::Resolver;
 use crate::app::{harnesses, harnesses::Harnesses, sessions};
 use crate::config::Settings;
@@ -93,6 +94,8 @@ async fn compose(
     })
     .await
     .context("cannot take up the sandboxes")?;
+    let scrape_token = start::scrape_token(&layout)?;
+    let observe = Observe::new(&layout, secrets.clone(), egress.clone(), scrape_token);
     let app = Arc::new(App {
         providers: ProviderFiles::new(layout.providers_dir()),
         folders: WorkFolders::of(&layout, settings.home.clone()),
@@ -104,12 +107,14 @@ async fn compose(
         harnesses: Harnesses::default(),
         events: EventHub::default(),
         egress_events: crate::app::egress_events::EgressEvents::default(),
+        observe,
         shutdown,
         secret_token,
         bound_port: AtomicU16::new(tcp.local_addr()?.port()),
     });
     forward_sandbox_events(&app);
     forward_egress_events(&app, &egress);
+    observe::start(&app);
     sessions::take_up(&app).await;
     // Now nothing writes into them any more.
     harnesses::remove_interrupted(&layout.harnesses_dir());

@@ -107,7 +107,15 @@ fn try_lock(file: &std::fs::File) -> bool {
 
 /// Reads the token, or makes it at the first start.
 pub(crate) fn token(layout: &Layout) -> Result<String, StartError> {
-    let path = layout.token_file();
+    token_in(layout.token_file())
+}
+
+/// The token a scraper reads `GET /metrics` with; likewise.
+pub(crate) fn scrape_token(layout: &Layout) -> Result<String, StartError> {
+    token_in(layout.config.join("metrics-token"))
+}
+
+fn token_in(path: std::path::PathBuf) -> Result<String, StartError> {
     match std::fs::read_to_string(&path) {
         Ok(text) if text.trim().len() >= 32 => Ok(text.trim().to_owned()),
         Ok(_) => make_token(&path),

@@ -2,6 +2,7 @@
 
 use crate::app::egress_events::EgressEvents;
 use crate::app::harnesses::Harnesses;
+use crate::app::observe::Observe;
 use crate::app::sessions::Sessions;
 use crate::config::Settings;
 use crate::events::EventHub;
@@ -36,6 +37,8 @@ pub struct App {
     pub events: EventHub,
     /// The filter's last decisions.
     pub egress_events: EgressEvents,
+    /// What is seen of sandboxes and this host.
+    pub observe: Observe,
     /// Cancelled when the daemon ends.
     pub shutdown: CancellationToken,
     pub(crate) secret_token: String,

@@ -1,6 +1,6 @@
 //! Request and response bodies of `/v1` that are not views of a resource.
 
-use crate::guest::{Exit, FileEntry, GuestStats, Stream, TtySize};
+use crate::guest::{Exit, FileEntry, Stream, TtySize};
 use crate::network::NetworkPolicy;
 use crate::provider::{Protocol, ProviderModel};
 use serde::{Deserialize, Serialize};
@@ -248,15 +248,6 @@ pub struct MoveRequest {
     /// Replace what is there.
     #[serde(default)]
     pub overwrite: bool,
-}
-
-/// `GET …/metrics`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct SandboxMetrics {
-    /// From the guest.
-    pub guest: GuestStats,
 }
 
 /// `PUT …/network`.

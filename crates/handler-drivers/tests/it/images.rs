@@ -211,7 +211,9 @@ async fn a_home_stays_over_a_restart_and_a_used_image_cannot_be_removed() {
     let kept = world.driver.list_owned(&world.owner).await;
     assert!(kept.len() == 1 && !kept[0].running, "{kept:?}");
     let again = world.start(plan).await.expect("starts again");
-    let done = again.sh("cat ~/kept; test -e /tmp/gone && echo there").await;
+    let done = again
+        .sh("cat ~/kept; test -e /tmp/gone && echo there")
+        .await;
     assert_eq!(done.out, "kept\n", "{done:?}");
     again.destroy().await;
     store.remove("base").await.expect("nobody uses it any more");

@@ -148,7 +148,11 @@ impl GuestHandle {
             spec.key = handler_base::random::hex(8);
         }
         let has_input = spec.stdin || spec.tty.is_some();
-        let (argv, tag, key) = (spec.argv.clone(), spec.tag.clone(), spec.key.clone());
+        let (tag, key) = (spec.tag.clone(), spec.key.clone());
+        let argv = match &spec.shell {
+            Some(line) => vec!["sh".to_owned(), "-c".to_owned(), line.clone()],
+            None => spec.argv.clone(),
+        };
         match self.call(Op::Start { spec }, self.timing().call).await? {
             Reply::Started { process } => {
                 if has_input && process.exit.is_none() {

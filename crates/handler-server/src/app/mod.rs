@@ -6,6 +6,7 @@ pub mod exec;
 pub mod git;
 pub mod harnesses;
 pub mod host;
+pub mod observe;
 pub mod providers;
 pub mod sandboxes;
 pub mod secrets;

@@ -16,6 +16,9 @@ use subtle::ConstantTimeEq as _;
 /// Paths that need no token (Host and Origin are checked all the same).
 const OPEN_PATHS: &[&str] = &["/v1/health", "/openapi.json"];
 
+/// What the scraper's own token opens, and nothing else.
+const SCRAPE_PATH: &str = "/metrics";
+
 /// The middleware.
 ///
 /// # Errors
@@ -27,7 +30,9 @@ pub async fn check(
 ) -> Result<Response, ApiError> {
     check_host(request.headers(), app.port())?;
     check_origin(request.headers(), app.port())?;
-    if !OPEN_PATHS.contains(&request.uri().path()) && !has_token(request.headers(), app.token()) {
+    let path = request.uri().path();
+    let is_scrape = path == SCRAPE_PATH && has_token(request.headers(), app.observe.scrape_token());
+    if !OPEN_PATHS.contains(&path) && !is_scrape && !has_token(request.headers(), app.token()) {
         return Err(ApiError::new(
             ProblemCode::Unauthorized,
             "send the token of the config folder as `Authorization: Bearer <token>`",

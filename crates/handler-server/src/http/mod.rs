@@ -7,6 +7,7 @@ pub mod files;
 pub mod git;
 pub mod idempotency;
 mod linger;
+pub mod observe;
 pub mod problem;
 pub mod processes;
 pub mod sandboxes;
@@ -55,7 +56,13 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(sandboxes::restart))
         .routes(routes!(sandboxes::network))
         .routes(routes!(sandboxes::egress_events))
-        .routes(routes!(sandboxes::metrics))
+        .routes(routes!(observe::agents))
+        .routes(routes!(observe::activity))
+        .routes(routes!(observe::metrics))
+        .routes(routes!(observe::history))
+        .routes(routes!(observe::logs))
+        .routes(routes!(observe::host_stats))
+        .routes(routes!(observe::prometheus))
         .routes(routes!(processes::exec))
         .routes(routes!(processes::start, processes::list))
         .routes(routes!(processes::get, processes::forget))

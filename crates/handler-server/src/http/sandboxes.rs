@@ -7,7 +7,7 @@ use crate::state::App;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use handler_types::api::{NetworkUpdate, Page, SandboxMetrics};
+use handler_types::api::{NetworkUpdate, Page};
 use handler_types::egress::EgressEvent;
 use handler_types::sandbox::{CreateSandbox, SandboxState, SandboxView};
 use std::sync::Arc;
@@ -112,13 +112,4 @@ pub async fn egress_events(
 ) -> ApiResult<Json<Vec<EgressEvent>>> {
     let view = rules::find(&app, &id).await?;
     Ok(Json(app.egress_events.of(view.id.as_str())))
-}
-
-/// What a sandbox uses.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/metrics", tag = "sandboxes", params(("id" = String, Path)),
-    responses((status = 200, body = SandboxMetrics)))]
-pub async fn metrics(State(app): S, Path(id): Path<String>) -> ApiResult<Json<SandboxMetrics>> {
-    let guest = rules::peek_guest(&app, &id).await?;
-    let stats = guest.stats().await.map_err(rules::guest_error)?;
-    Ok(Json(SandboxMetrics { guest: stats }))
 }

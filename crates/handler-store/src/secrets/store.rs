@@ -5,6 +5,7 @@
 
 use super::sealed::{BrokenSeal, Entry, FORMAT, SealedFile};
 use super::{MAX_DESCRIPTION, MAX_SECRETS, MAX_VALUE, SecretError, check_path, key};
+use crate::redact::Redactor;
 use chacha20poly1305::XChaCha20Poly1305;
 use handler_types::SecretValue;
 use handler_types::api::SecretView;
@@ -77,6 +78,25 @@ impl SecretStore {
                 .iter()
                 .map(|(path, entry)| view(path, entry))
                 .collect())
+        })
+        .await
+    }
+
+    /// Takes every value that is kept out of texts.
+    ///
+    /// # Errors
+    /// [`SecretError`].
+    pub async fn redactor(&self) -> Result<Redactor, SecretError> {
+        self.run(|files| {
+            let Some((cipher, entries)) = files.load()? else {
+                return Ok(Redactor::default());
+            };
+            let values: Result<Vec<SecretValue>, BrokenSeal> = entries
+                .iter()
+                .map(|(path, entry)| entry.open(&cipher, path))
+                .collect();
+            let values = values.map_err(|BrokenSeal| files.unopenable())?;
+            Ok(Redactor::new(values))
         })
         .await
     }

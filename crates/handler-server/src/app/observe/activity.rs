@@ -4,14 +4,20 @@
 //! a sandbox's sources is the sandbox's own activity.
 
 use crate::app::sandboxes::find;
+use crate::app::sessions;
 use crate::http::problem::ApiResult;
+use crate::http::sessions::SessionQuery;
 use crate::state::App;
 use handler_types::SandboxId;
 use handler_types::event::ServerEvent;
 use handler_types::observe::{Activity, ActivitySource, SandboxActivity, Why};
 use handler_types::session::{SessionState, SessionView};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::broadcast::error::RecvError;
+
+/// Sessions looked through when somebody asks.
+const MOST_SESSIONS: u32 = 500;
 
 /// What has an activity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,9 +61,8 @@ impl Activities {
             Some(before) if before.state == found.state => before.since.clone(),
             _ => now.clone(),
         };
-        let is_news = before.is_none_or(|before| {
-            before.state != found.state || before.why.rule != found.why.rule
-        });
+        let is_news = before
+            .is_none_or(|before| before.state != found.state || before.why.rule != found.why.rule);
         let (terminal, session) = match &key {
             Key::Terminal(number) => (Some(*number), None),
             Key::Session(id) => (None, Some(id.clone())),
@@ -115,21 +120,24 @@ impl Activities {
     /// A session changed.
     pub(super) fn session(&self, app: &App, view: &SessionView) {
         let key = Key::Session(view.id.to_string());
-        self.leave_others(app, view, &key);
+        self.leave_others(app, view.sandbox_id.as_ref(), &key);
         let Some(id) = &view.sandbox_id else {
             return;
         };
         self.tell(app, id, key, of_session(view));
     }
 
+    /// A session was removed.
+    fn session_gone(&self, app: &App, session: &str) {
+        self.leave_others(app, None, &Key::Session(session.to_owned()));
+    }
+
     /// A session is in one sandbox at a time.
-    fn leave_others(&self, app: &App, view: &SessionView, key: &Key) {
+    fn leave_others(&self, app: &App, own: Option<&SandboxId>, key: &Key) {
         let others: Vec<SandboxId> = self
             .all()
             .iter()
-            .filter(|(id, of)| {
-                of.sources.contains_key(key) && view.sandbox_id.as_ref() != Some(*id)
-            })
+            .filter(|(id, of)| of.sources.contains_key(key) && own != Some(*id))
             .map(|(id, _)| id.clone())
             .collect();
         for id in others {
@@ -184,9 +192,8 @@ impl Activities {
         SandboxActivity {
             state,
             why,
-            since: since.unwrap_or_else(|| {
-                handler_base::clock::rfc3339(handler_base::clock::now_ms())
-            }),
+            since: since
+                .unwrap_or_else(|| handler_base::clock::rfc3339(handler_base::clock::now_ms())),
             sources,
         }
     }
@@ -201,7 +208,11 @@ impl OfSandbox {
             .map(|source| source.state)
             .min()
             .unwrap_or(Activity::Idle);
-        if self.whole.as_ref().is_none_or(|(before, _)| *before != state) {
+        if self
+            .whole
+            .as_ref()
+            .is_none_or(|(before, _)| *before != state)
+        {
             self.whole = Some((state, now.to_owned()));
         }
     }
@@ -213,7 +224,42 @@ impl OfSandbox {
 /// 404.
 pub async fn of(app: &App, text: &str) -> ApiResult<SandboxActivity> {
     let id = find(app, text).await?.id;
+    // Of sessions that an earlier daemon started nothing may have been said yet.
+    let query = SessionQuery {
+        limit: Some(MOST_SESSIONS),
+        ..SessionQuery::default()
+    };
+    for view in sessions::list(app, query).await?.items {
+        if view.sandbox_id.as_ref() == Some(&id) {
+            app.observe.activities.session(app, &view);
+        }
+    }
     Ok(app.observe.activities.read(&id))
+}
+
+/// Follows what sessions say of themselves.
+pub(super) fn follow_sessions(app: &Arc<App>) {
+    let mut events = app.events.subscribe();
+    let app = app.clone();
+    handler_base::tasks::spawn_named("session activity", async move {
+        loop {
+            let event = tokio::select! {
+                () = app.shutdown.cancelled() => return,
+                event = events.recv() => event,
+            };
+            match event {
+                Ok((_, ServerEvent::Session { session })) => {
+                    app.observe.activities.session(&app, &session);
+                }
+                Ok((_, ServerEvent::SessionRemoved { id })) => {
+                    app.observe.activities.session_gone(&app, &id);
+                }
+                // What was missed is read again by whoever asks.
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    });
 }
 
 /// What a session says of itself, as an activity.

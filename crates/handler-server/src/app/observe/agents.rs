@@ -4,8 +4,7 @@
 use crate::app::sandboxes::{engine_error, find, guest_error};
 use crate::http::problem::ApiResult;
 use crate::state::App;
-use futures::StreamExt as _;
-use handler_activity::agents::{Known, Process, catalogue, running};
+use handler_activity::agents::{Process, catalogue, running};
 use handler_engine::guest::{GuestHandle, StreamItem};
 use handler_types::SandboxId;
 use handler_types::guest::{FileKind, ProcessSpec, SystemProcess};
@@ -23,8 +22,6 @@ const LOOKUP_MS: u64 = 5000;
 /// Longest `PATH` taken, bytes, and most folders of it.
 const LONGEST_PATH: usize = 16 * 1024;
 const MOST_FOLDERS: usize = 64;
-/// Paths asked for at a time.
-const AT_ONCE: usize = 16;
 
 /// Where programs usually are, if the sandbox does not say.
 const USUAL: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -88,22 +85,18 @@ pub async fn list(app: &App, text: &str) -> ApiResult<AgentList> {
 
 async fn look(guest: &GuestHandle, folders: &[String], table: &[SystemProcess]) -> Vec<AgentView> {
     let mut running = running(&processes(table));
-    let known: Vec<Known> = catalogue().collect();
-    let found = futures::stream::iter(known)
-        .map(|known| async move { (known, installed(guest, folders, known).await) })
-        .buffered(4)
-        .collect::<Vec<_>>()
-        .await;
-    found
-        .into_iter()
-        .map(|(known, path)| AgentView {
+    let mut agents = Vec::new();
+    for known in catalogue() {
+        let path = installed(guest, folders, known.programs).await;
+        agents.push(AgentView {
             harness: known.harness.to_owned(),
             product: known.product.to_owned(),
             installed: path.is_some(),
             path,
             running: running.remove(known.harness).unwrap_or_default(),
-        })
-        .collect()
+        });
+    }
+    agents
 }
 
 /// A table of processes as the rules read it.
@@ -120,24 +113,29 @@ pub(super) fn processes(table: &[SystemProcess]) -> Vec<Process<'_>> {
 }
 
 /// Where the first of a harness's programs is, on the `PATH`.
-async fn installed(guest: &GuestHandle, folders: &[String], known: Known) -> Option<String> {
-    let paths = known
-        .programs
-        .iter()
-        .flat_map(|program| folders.iter().map(move |folder| format!("{folder}/{program}")));
-    let mut found = futures::stream::iter(paths)
-        .map(|path| async move {
-            let entry = guest.stat(&path).await.ok()?;
-            let is_program = match entry.kind {
-                FileKind::File => entry.mode & 0o111 != 0,
-                FileKind::Link => true,
-                FileKind::Folder | FileKind::Other => false,
-            };
-            is_program.then_some(path)
-        })
-        .buffered(AT_ONCE)
-        .filter_map(std::future::ready);
-    std::pin::pin!(&mut found).next().await
+async fn installed(guest: &GuestHandle, folders: &[String], programs: &[String]) -> Option<String> {
+    for program in programs {
+        let mut asked = Vec::new();
+        for folder in folders {
+            asked.push(is_program(guest.clone(), format!("{folder}/{program}")));
+        }
+        let found = futures::future::join_all(asked).await;
+        if let Some(path) = found.into_iter().flatten().next() {
+            return Some(path);
+        }
+    }
+    None
+}
+
+/// The path, if a program is there.
+async fn is_program(guest: GuestHandle, path: String) -> Option<String> {
+    let entry = guest.stat(&path).await.ok()?;
+    let is_program = match entry.kind {
+        FileKind::File => entry.mode & 0o111 != 0,
+        FileKind::Link => true,
+        FileKind::Folder | FileKind::Other => false,
+    };
+    is_program.then_some(path)
 }
 
 /// The folders of the `PATH` that programs inside get.
@@ -153,7 +151,9 @@ async fn path_folders(guest: &GuestHandle) -> Vec<String> {
 async fn ask_path(guest: &GuestHandle) -> Option<String> {
     let spec = ProcessSpec {
         key: format!("{OWN_KEY}{}", handler_base::random::hex(8)),
-        argv: ["sh", "-c", "printf %s \"$PATH\""].map(str::to_owned).to_vec(),
+        argv: ["sh", "-c", "printf %s \"$PATH\""]
+            .map(str::to_owned)
+            .to_vec(),
         timeout_ms: Some(LOOKUP_MS),
         ..ProcessSpec::default()
     };

@@ -9,9 +9,7 @@ use prometheus_client::registry::Registry;
 use std::time::Duration;
 
 /// Borders of the histogram of creates, seconds.
-const CREATE_SECONDS: [f64; 11] = [
-    0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
-];
+const CREATE_SECONDS: [f64; 11] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
 
 /// How a create ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]

@@ -154,7 +154,10 @@ mod tests {
     #[test]
     fn memory_that_can_be_freed_is_not_used() {
         let used = memory("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable:  600 kB\n");
-        assert_eq!((used.used_bytes, used.total_bytes), (400 * 1024, 1000 * 1024));
+        assert_eq!(
+            (used.used_bytes, used.total_bytes),
+            (400 * 1024, 1000 * 1024)
+        );
     }
 
     #[test]

@@ -93,7 +93,10 @@ async fn sample(
 ) -> Sample {
     let guest = async {
         let guest = app.engine.guest(&view.id).ok()?;
-        tokio::time::timeout(PATIENCE, guest.stats()).await.ok()?.ok()
+        tokio::time::timeout(PATIENCE, guest.stats())
+            .await
+            .ok()?
+            .ok()
     };
     let (guest, host) = tokio::join!(guest, app.engine.stats(&view.id));
     let at = handler_base::clock::now_ms();

@@ -51,7 +51,11 @@ impl Observe {
         scrape_token: String,
     ) -> Self {
         Self {
-            logs: SandboxLogs::new(layout.state.join("sandboxes"), secrets, layout.secrets_file()),
+            logs: SandboxLogs::new(
+                layout.state.join("sandboxes"),
+                secrets,
+                layout.secrets_file(),
+            ),
             samples: Samples::default(),
             counters: Counters::default(),
             activities: Activities::default(),
@@ -79,5 +83,6 @@ impl fmt::Debug for Observe {
 pub fn start(app: &Arc<App>) {
     app.observe.logs.start();
     watch::start(app);
+    activity::follow_sessions(app);
     metrics::start(app);
 }

@@ -162,7 +162,11 @@ impl Watch {
         let Some(seen) = self.seen.get_mut(id) else {
             return;
         };
-        if seen.commands.as_ref().is_some_and(|task| !task.is_finished()) {
+        if seen
+            .commands
+            .as_ref()
+            .is_some_and(|task| !task.is_finished())
+        {
             return;
         }
         let follow = commands(self.app.clone(), id.clone());

@@ -134,6 +134,10 @@ mod tests {
         assert!(line(104, EgressDecision::Allowed).is_none());
         assert!(line(105, EgressDecision::Leak).is_some());
         let again = line(101 + SAME_WITHIN, EgressDecision::Denied).expect("later");
-        assert!(again.message.ends_with("2 more since it was last said"), "{}", again.message);
+        assert!(
+            again.message.ends_with("2 more since it was last said"),
+            "{}",
+            again.message
+        );
     }
 }

@@ -256,7 +256,9 @@ fn each(folder: &OwnedFd, name: &str, mut take: impl FnMut(Stored)) -> io::Resul
     let mut left = ROTATE * 2;
     while left > 0 {
         line.clear();
-        let read = (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line)? as u64;
+        let read = (&mut reader)
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut line)? as u64;
         if read == 0 {
             break;
         }
@@ -268,11 +270,7 @@ fn each(folder: &OwnedFd, name: &str, mut take: impl FnMut(Stored)) -> io::Resul
     Ok(())
 }
 
-fn write(
-    folder: &OwnedFd,
-    known: &mut Known,
-    lines: Vec<Stored>,
-) -> io::Result<Vec<LogLine>> {
+fn write(folder: &OwnedFd, known: &mut Known, lines: Vec<Stored>) -> io::Result<Vec<LogLine>> {
     if known.bytes >= ROTATE {
         renameat(folder, NOW, folder, BEFORE)?;
         known.bytes = 0;
@@ -357,7 +355,10 @@ mod tests {
     #[test]
     fn lines_wait_for_the_folder_and_are_numbered_on_after_a_restart() {
         let (dir, mut disk, id) = disk();
-        assert!(disk.append(&id, stored(LogSource::Lifecycle, "creating", None)).is_empty());
+        assert!(
+            disk.append(&id, stored(LogSource::Lifecycle, "creating", None))
+                .is_empty()
+        );
         std::fs::create_dir(dir.path().join(id.as_str())).expect("its folder");
         let lines = disk.append(&id, stored(LogSource::Command, "a", Some(Ok(1))));
         assert_eq!(lines.iter().map(|(_, l)| l.seq).collect::<Vec<_>>(), [1, 2]);
@@ -422,7 +423,10 @@ mod tests {
         let outside = dir.path().join("outside");
         std::fs::write(&outside, "mine").expect("a file");
         std::os::unix::fs::symlink(&outside, folder.join(NOW)).expect("a link");
-        assert!(disk.append(&id, stored(LogSource::Guest, "x", None)).is_empty());
+        assert!(
+            disk.append(&id, stored(LogSource::Guest, "x", None))
+                .is_empty()
+        );
         assert_eq!(std::fs::read(&outside).expect("it"), b"mine");
     }
 

@@ -119,7 +119,11 @@ impl SandboxLogs {
 
     /// Starts the task that writes; a second call does nothing.
     pub(super) fn start(&self) {
-        let taken = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let taken = self
+            .inbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let Some(inbox) = taken else { return };
         let writer = Writer {
             disk: self.disk.clone(),

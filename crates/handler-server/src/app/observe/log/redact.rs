@@ -49,6 +49,10 @@ impl Redaction {
 
     fn stamp(&self) -> Stamp {
         let meta = std::fs::metadata(&self.file).ok()?;
-        Some((meta.ino(), meta.mtime_nsec() + meta.mtime() * 1_000_000_000, meta.len()))
+        Some((
+            meta.ino(),
+            meta.mtime_nsec() + meta.mtime() * 1_000_000_000,
+            meta.len(),
+        ))
     }
 }
