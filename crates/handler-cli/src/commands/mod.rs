@@ -12,6 +12,7 @@ pub mod git;
 pub mod harness;
 pub mod manual;
 pub mod network;
+pub mod observe;
 pub mod provider;
 pub mod run;
 pub mod sandbox;

@@ -1,7 +1,7 @@
 //! `handler sandbox`.
 
 use super::network::{NetworkArgs, describe};
-use super::{Outcome, absolute, exec, files, terminal};
+use super::{Outcome, absolute, exec, files, observe, terminal};
 use crate::context::Context;
 use crate::exit::Failure;
 use clap::{Args, Subcommand};
@@ -86,6 +86,19 @@ pub enum SandboxAction {
     /// Look at the Git repository in it
     #[command(subcommand)]
     Git(super::git::GitAction),
+    /// Print its log: life, commands, terminals, refusals of the filter
+    Logs(observe::LogsArgs),
+    /// Show what it uses, now or over the last half hour
+    Metrics(observe::MetricsArgs),
+    /// Show which agents it has and runs
+    Agents {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Show what its terminals and sessions do, and why that is said
+    Activity(observe::ActivityArgs),
+    /// Show what all running sandboxes use, the busiest first
+    Top(observe::TopArgs),
     /// Start a stopped sandbox
     Start {
         /// The sandbox
@@ -198,6 +211,11 @@ pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
         }
         SandboxAction::Egress { sandbox } => egress(&client, &sandbox, context).await?,
         SandboxAction::Git(action) => return super::git::run(action, context).await,
+        SandboxAction::Logs(args) => return observe::logs(args, context).await,
+        SandboxAction::Metrics(args) => return observe::metrics(args, context).await,
+        SandboxAction::Agents { sandbox } => return observe::agents(&sandbox, context).await,
+        SandboxAction::Activity(args) => return observe::activity(args, context).await,
+        SandboxAction::Top(args) => return observe::top(args, context).await,
         SandboxAction::Start { sandbox } => {
             let view = client.start_sandbox(&sandbox).await?;
             out.show(&view, |out, view| out.line(&view.name));

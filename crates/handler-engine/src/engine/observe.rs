@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 impl Engine {
     /// What the host charges to a sandbox's instance; none when it has none, or its backend does not say in time.
     pub async fn stats(&self, id: &SandboxId) -> Option<InstanceStats> {
-        let row = self.shared.entry(id).ok()?.row.borrow().clone();
+        let row = self.shared.with(id, |entry| entry.row.clone()).ok()?;
         let instance = row.instance.as_ref()?;
         let driver = self.shared.config.driver(&row.spec.backend).ok()?;
         let stats = timeout(PATIENCE, driver.stats(id, instance)).await.ok()?;
@@ -21,7 +21,7 @@ impl Engine {
 
     /// The last lines the backend kept of the instance's own output; none when it keeps none.
     pub async fn instance_log(&self, id: &SandboxId, lines: usize) -> Option<Vec<String>> {
-        let row = self.shared.entry(id).ok()?.row.borrow().clone();
+        let row = self.shared.with(id, |entry| entry.row.clone()).ok()?;
         let instance = row.instance.as_ref()?;
         let driver = self.shared.config.driver(&row.spec.backend).ok()?;
         timeout(PATIENCE, driver.log(id, instance, lines))

@@ -150,9 +150,9 @@ impl GuestHandle {
         self.shared.slots.last_exit()
     }
 
-    /// What happens to processes started through the guest, from now on.
+    /// What happened to processes started through the guest before anyone listened, and what happens from now on.
     #[must_use]
-    pub fn happenings(&self) -> broadcast::Receiver<ProcessHappening> {
+    pub fn happenings(&self) -> (Vec<ProcessHappening>, broadcast::Receiver<ProcessHappening>) {
         self.shared.slots.happenings.listen()
     }
 

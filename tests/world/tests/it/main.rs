@@ -11,6 +11,7 @@ mod harness;
 mod input;
 mod isolation;
 mod network;
+mod observe;
 mod replay;
 mod sandboxes;
 mod search;

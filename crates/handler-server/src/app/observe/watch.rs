@@ -240,13 +240,15 @@ async fn commands(app: Arc<App>, id: SandboxId) {
     let Some(guest) = guest(&app, &id).await else {
         return;
     };
-    let mut happenings = guest.happenings();
+    let (early, mut happenings) = guest.happenings();
     let mut seen = Processes::default();
+    for happening in early {
+        seen.take(&app, &id, happening);
+    }
     catch_up(&app, &id, &guest, &mut seen).await;
     loop {
         match happenings.recv().await {
-            Ok(ProcessHappening::Started(info)) => seen.started(&app, &id, &info),
-            Ok(ProcessHappening::Ended(process, exit)) => seen.ended(&app, &id, process, exit),
+            Ok(happening) => seen.take(&app, &id, happening),
             Err(RecvError::Lagged(_)) => catch_up(&app, &id, &guest, &mut seen).await,
             Err(RecvError::Closed) => return,
         }
@@ -295,6 +297,13 @@ struct Processes {
 const MOST_PROCESSES: usize = 4096;
 
 impl Processes {
+    fn take(&mut self, app: &App, id: &SandboxId, happening: ProcessHappening) {
+        match happening {
+            ProcessHappening::Started(info) => self.started(app, id, &info),
+            ProcessHappening::Ended(process, exit) => self.ended(app, id, process, exit),
+        }
+    }
+
     fn started(&mut self, app: &App, id: &SandboxId, info: &ProcessInfo) {
         let on_terminal = info.tty.is_some();
         if info.key.starts_with(super::agents::OWN_KEY)
