@@ -26,9 +26,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "handler-server",
         &[
             "types", "base", "harness", "store", "engine", "drivers", "session", "client",
-            "terminal",
+            "terminal", "ssh",
         ],
     ),
+    ("handler-ssh", &["types", "base", "engine"]),
     ("handler-cli", &["types", "base", "client"]),
     (
         "handler",

@@ -3,7 +3,7 @@
 use crate::commands::{
     attach::AttachArgs, daemon::DaemonAction, folder::FolderAction, fork::ForkAction,
     harness::HarnessAction, provider::ProviderAction, run::RunArgs, sandbox::SandboxAction,
-    secret::SecretAction, session::SessionAction,
+    secret::SecretAction, session::SessionAction, ssh::SshArgs,
 };
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -48,6 +48,20 @@ pub enum Command {
     /// Work on one project several times at once: forks with a branch and a sandbox each
     #[command(subcommand)]
     Fork(ForkAction),
+    /// Open a shell in a sandbox with `ssh`, or run a command so
+    Ssh(SshArgs),
+    /// Print what `~/.ssh/config` needs for ssh, scp, rsync and editors
+    SshConfig {
+        /// Keep it in a file of our own, and say which line includes it
+        #[arg(long)]
+        write: bool,
+    },
+    /// Carry SSH to a sandbox (`ssh` starts it)
+    #[command(hide = true)]
+    SshProxy {
+        /// The sandbox
+        sandbox: String,
+    },
     /// Say where models are
     #[command(subcommand)]
     Provider(ProviderAction),
@@ -150,6 +164,15 @@ pub enum Action {
     /// As in [`Command`].
     Fork(ForkAction),
     /// As in [`Command`].
+    Ssh(SshArgs),
+    /// As in [`Command`].
+    SshConfig {
+        /// Keep it in a file.
+        write: bool,
+    },
+    /// As in [`Command`].
+    SshProxy(String),
+    /// As in [`Command`].
     Provider(ProviderAction),
     /// As in [`Command`].
     Secret(SecretAction),
@@ -211,6 +234,9 @@ impl Command {
             Self::Session(action) => Action::Session(action),
             Self::Sandbox(action) => Action::Sandbox(action),
             Self::Fork(action) => Action::Fork(action),
+            Self::Ssh(args) => Action::Ssh(args),
+            Self::SshConfig { write } => Action::SshConfig { write },
+            Self::SshProxy { sandbox } => Action::SshProxy(sandbox),
             Self::Provider(action) => Action::Provider(action),
             Self::Secret(action) => Action::Secret(action),
             Self::Harness(action) => Action::Harness(action),

@@ -15,6 +15,7 @@ use handler_types::network::NetworkPolicy;
 use handler_types::observe::{
     AgentList, HostStats, LogLines, MetricsHistory, SandboxActivity, SandboxMetrics,
 };
+use handler_types::port::{ForwardRequest, OpenRequest, OpenedPort, PortView, SshHostKey};
 use handler_types::sandbox::{CreateSandbox, SandboxView};
 use handler_types::session::{CreateSession, SessionView};
 use http::Method;
@@ -78,6 +79,17 @@ calls! {
     logs(id: &str, tail: usize) => GET "/v1/sandboxes/{id}/logs?tail={tail}" => LogLines;
     /// What the daemon's machine has and uses.
     host_stats() => GET "/v1/host/stats" => HostStats;
+
+    /// Ports of a sandbox, open or forwarded.
+    ports(id: &str) => GET "/v1/sandboxes/{id}/ports" => Vec<PortView>;
+    /// Forwards a port to the host.
+    forward_port(id: &str) body request: ForwardRequest => POST "/v1/sandboxes/{id}/ports" => PortView;
+    /// Takes a forward away.
+    unforward_port(id: &str, port: u16) => DELETE "/v1/sandboxes/{id}/ports/{port}" => ();
+    /// A way in to a preview for one browser.
+    open_port(id: &str, port: u16) body request: OpenRequest => POST "/v1/sandboxes/{id}/ports/{port}/open" => OpenedPort;
+    /// How an SSH client knows a sandbox.
+    ssh_host_key(id: &str) => GET "/v1/sandboxes/{id}/ssh/host-key" => SshHostKey;
 
     /// Runs a command and waits for its end.
     exec(id: &str) body request: ExecRequest => POST "/v1/sandboxes/{id}/exec" => ExecResult;

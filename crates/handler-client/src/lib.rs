@@ -5,8 +5,10 @@ pub mod error;
 pub mod events;
 pub mod logs;
 pub mod transport;
+pub mod tunnel;
 pub mod ws;
 
 pub use error::ClientError;
 pub use transport::Client;
+pub use tunnel::Tunnel;
 pub use ws::{Socket, SocketMessage};

@@ -125,6 +125,10 @@ impl Socket {
         }
     }
 
+    pub(crate) fn into_inner(self) -> WebSocketStream<Box<dyn Io>> {
+        self.inner
+    }
+
     /// Says good-bye.
     pub async fn close(mut self) {
         self.inner.close(None).await.ok();

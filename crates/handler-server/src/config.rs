@@ -2,6 +2,7 @@
 //! the environment.
 
 use handler_store::paths::{Layout, LayoutError};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,6 +44,10 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
         "certificate authorities to trust inside sandboxes besides the system's",
     ),
     (
+        "HANDLER_FORWARD_BIND",
+        "addresses of this host, separated by commas, that ports may be forwarded from besides loopback (default none)",
+    ),
+    (
         "HANDLER_GUEST",
         "another guest program than the embedded one (development)",
     ),
@@ -72,6 +77,8 @@ pub struct Settings {
     pub home: PathBuf,
     /// Another file of certificate authorities to trust inside sandboxes.
     pub extra_ca_file: Option<PathBuf>,
+    /// Addresses that ports may be forwarded from, besides loopback.
+    pub forward_bind: Vec<IpAddr>,
     /// Guest program given by hand.
     pub guest_program: Option<PathBuf>,
 }
@@ -120,9 +127,19 @@ impl Settings {
             idle_timeout: Duration::from_secs(idle),
             home: get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from),
             extra_ca_file: get("SSL_CERT_FILE").map(PathBuf::from),
+            forward_bind: addresses(get("HANDLER_FORWARD_BIND"))?,
             guest_program: get("HANDLER_GUEST").map(PathBuf::from),
         })
     }
+}
+
+fn addresses(text: Option<String>) -> Result<Vec<IpAddr>, SettingsError> {
+    let text = text.unwrap_or_default();
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(|part| number("HANDLER_FORWARD_BIND", part.to_owned(), "an IP address"))
+        .collect()
 }
 
 fn number<T: std::str::FromStr>(

@@ -108,6 +108,9 @@ async fn compose(
         events: EventHub::default(),
         egress_events: crate::app::egress_events::EgressEvents::default(),
         observe,
+        ports: crate::app::ports::Ports::default(),
+        previews: crate::app::previews::Previews::new(&secret_token),
+        preview_connections: crate::http::preview::Connections::default(),
         shutdown,
         secret_token,
         bound_port: AtomicU16::new(tcp.local_addr()?.port()),
@@ -115,6 +118,9 @@ async fn compose(
     forward_sandbox_events(&app);
     forward_egress_events(&app, &egress);
     observe::start(&app);
+    if let Err(error) = crate::app::ports::take_up(&app).await {
+        tracing::error!(error = error.0.detail, "forwarded ports cannot be taken up");
+    }
     sessions::take_up(&app).await;
     // Now nothing writes into them any more.
     harnesses::remove_interrupted(&layout.harnesses_dir());
@@ -168,6 +174,7 @@ fn forward_sandbox_events(app: &Arc<App>) {
                 }
                 Ok(SandboxChange::Removed(id)) => {
                     app.egress_events.forget(id.as_str());
+                    crate::app::ports::forget(&app, &id).await;
                     app.events
                         .publish(ServerEvent::SandboxRemoved { id: id.to_string() });
                 }

@@ -3,9 +3,12 @@
 use crate::app::egress_events::EgressEvents;
 use crate::app::harnesses::Harnesses;
 use crate::app::observe::Observe;
+use crate::app::ports::Ports;
+use crate::app::previews::Previews;
 use crate::app::sessions::Sessions;
 use crate::config::Settings;
 use crate::events::EventHub;
+use crate::http::preview::Connections;
 use handler_engine::Engine;
 use handler_store::db::Store;
 use handler_store::folders::WorkFolders;
@@ -39,6 +42,12 @@ pub struct App {
     pub egress_events: EgressEvents,
     /// What is seen of sandboxes and this host.
     pub observe: Observe,
+    /// Connections to ports inside.
+    pub ports: Ports,
+    /// Who may see previews.
+    pub previews: Previews,
+    /// Previews' connections.
+    pub preview_connections: Connections,
     /// Cancelled when the daemon ends.
     pub shutdown: CancellationToken,
     pub(crate) secret_token: String,

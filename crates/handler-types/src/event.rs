@@ -2,6 +2,7 @@
 
 use crate::egress::EgressEvent;
 use crate::observe::ActivitySource;
+use crate::port::PortView;
 use crate::sandbox::SandboxView;
 use crate::session::SessionView;
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,14 @@ pub enum ServerEvent {
         sandbox: String,
         /// The terminal or session, as it is now.
         source: ActivitySource,
+    },
+    /// The ports of a sandbox changed: something listens or no longer does, a forward was made or removed. Told
+    /// while somebody looks at them or one is forwarded.
+    Ports {
+        /// The sandbox's id.
+        id: String,
+        /// As they are now.
+        ports: Vec<PortView>,
     },
     /// The reader fell behind and events were left out: fetch the lists again.
     Missed,

@@ -19,6 +19,7 @@ pub mod lifetime;
 pub mod limits;
 pub mod network;
 pub mod observe;
+pub mod port;
 pub mod problem;
 pub mod provider;
 pub mod sandbox;

@@ -13,11 +13,13 @@ pub mod harness;
 pub mod manual;
 pub mod network;
 pub mod observe;
+pub mod ports;
 pub mod provider;
 pub mod run;
 pub mod sandbox;
 pub mod secret;
 pub mod session;
+pub mod ssh;
 pub mod status;
 pub mod terminal;
 
@@ -39,6 +41,9 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::Session(action) => session::run(action, context).await,
         Action::Sandbox(action) => sandbox::run(action, context).await,
         Action::Fork(action) => fork::run(action, context).await,
+        Action::Ssh(args) => ssh::ssh(args, context).await,
+        Action::SshConfig { write } => ssh::config(write, context).await,
+        Action::SshProxy(sandbox) => ssh::proxy(&sandbox, context).await,
         Action::Provider(action) => provider::run(action, context).await,
         Action::Secret(action) => secret::run(action, context).await,
         Action::Harness(action) => harness::run(action, context).await,

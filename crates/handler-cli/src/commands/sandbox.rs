@@ -1,7 +1,7 @@
 //! `handler sandbox`.
 
 use super::network::{NetworkArgs, describe};
-use super::{Outcome, absolute, exec, files, observe, terminal};
+use super::{Outcome, absolute, exec, files, observe, ports, terminal};
 use crate::context::Context;
 use crate::exit::Failure;
 use clap::{Args, Subcommand};
@@ -99,6 +99,22 @@ pub enum SandboxAction {
     Activity(observe::ActivityArgs),
     /// Show what all running sandboxes use, the busiest first
     Top(observe::TopArgs),
+    /// List the ports on which something listens in it, and those that are forwarded
+    Ports {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Forward ports of this machine to it, until interrupted
+    Forward(ports::ForwardArgs),
+    /// Open what listens on a port of it in a browser
+    Open(ports::OpenArgs),
+    /// Connect our input and output to a port of it
+    Connect {
+        /// The sandbox
+        sandbox: String,
+        /// The port inside
+        port: u16,
+    },
     /// Start a stopped sandbox
     Start {
         /// The sandbox
@@ -216,6 +232,12 @@ pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
         SandboxAction::Agents { sandbox } => return observe::agents(&sandbox, context).await,
         SandboxAction::Activity(args) => return observe::activity(args, context).await,
         SandboxAction::Top(args) => return observe::top(args, context).await,
+        SandboxAction::Ports { sandbox } => return ports::list(&sandbox, context).await,
+        SandboxAction::Forward(args) => return ports::forward(args, context).await,
+        SandboxAction::Open(args) => return ports::open(args, context).await,
+        SandboxAction::Connect { sandbox, port } => {
+            return ports::connect(&sandbox, port, context).await;
+        }
         SandboxAction::Start { sandbox } => {
             let view = client.start_sandbox(&sandbox).await?;
             out.show(&view, |out, view| out.line(&view.name));

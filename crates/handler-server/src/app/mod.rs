@@ -7,6 +7,8 @@ pub mod git;
 pub mod harnesses;
 pub mod host;
 pub mod observe;
+pub mod ports;
+pub mod previews;
 pub mod providers;
 pub mod sandboxes;
 pub mod secrets;

@@ -84,7 +84,8 @@ fn check_origin(headers: &HeaderMap, port: u16) -> Result<(), ApiError> {
     }
 }
 
-fn has_token(headers: &HeaderMap, token: &str) -> bool {
+/// Whether a request holds the token, as header or subprotocol.
+pub(super) fn has_token(headers: &HeaderMap, token: &str) -> bool {
     let bearer = headers
         .get(header::AUTHORIZATION)
         .and_then(|v| v.to_str().ok())

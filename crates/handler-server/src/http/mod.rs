@@ -8,12 +8,16 @@ pub mod git;
 pub mod idempotency;
 mod linger;
 pub mod observe;
+pub mod ports;
+pub mod preview;
 pub mod problem;
 pub mod processes;
 pub mod sandboxes;
 pub mod sessions;
 pub mod settings;
+pub mod ssh;
 pub mod stream;
+mod tunnel;
 pub mod viewer;
 
 use crate::state::App;
@@ -63,6 +67,12 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(observe::logs))
         .routes(routes!(observe::host_stats))
         .routes(routes!(observe::prometheus))
+        .routes(routes!(ports::list, ports::forward))
+        .routes(routes!(ports::unforward))
+        .routes(routes!(ports::open))
+        .routes(routes!(ports::connect))
+        .routes(routes!(ssh::ssh))
+        .routes(routes!(ssh::ssh_host_key))
         .routes(routes!(processes::exec))
         .routes(routes!(processes::start, processes::list))
         .routes(routes!(processes::get, processes::forget))
@@ -142,6 +152,7 @@ pub fn router(app: Arc<App>) -> Router {
     .layer(middleware::from_fn_with_state(app.clone(), auth::check))
     .layer(DefaultBodyLimit::max(idempotency::MAX_JSON))
     .layer(middleware::from_fn(linger::drain_refused))
+    .layer(middleware::from_fn_with_state(app.clone(), preview::divert))
     .with_state(app)
 }
 
