@@ -4,6 +4,17 @@ use crate::commands::{
     attach::AttachArgs, daemon::DaemonAction, folder::FolderAction, fork::ForkAction,
     harness::HarnessAction, provider::ProviderAction, run::RunArgs, sandbox::SandboxAction,
     secret::SecretAction, session::SessionAction, ssh::SshArgs,
+    attach::AttachArgs,
+    daemon::DaemonAction,
+    folder::FolderAction,
+    fork::ForkAction,
+    harness::HarnessAction,
+    preset::{PresetAction, QuickFileAction},
+    provider::ProviderAction,
+    run::RunArgs,
+    sandbox::SandboxAction,
+    secret::SecretAction,
+    session::SessionAction,
 };
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -62,6 +73,12 @@ pub enum Command {
         /// The sandbox
         sandbox: String,
     },
+    /// Keep requests for sandboxes under a name
+    #[command(subcommand)]
+    Preset(PresetAction),
+    /// Keep small files that are put into sandboxes
+    #[command(subcommand)]
+    QuickFile(QuickFileAction),
     /// Say where models are
     #[command(subcommand)]
     Provider(ProviderAction),
@@ -172,6 +189,9 @@ pub enum Action {
     },
     /// As in [`Command`].
     SshProxy(String),
+    Preset(PresetAction),
+    /// As in [`Command`].
+    QuickFile(QuickFileAction),
     /// As in [`Command`].
     Provider(ProviderAction),
     /// As in [`Command`].
@@ -237,6 +257,8 @@ impl Command {
             Self::Ssh(args) => Action::Ssh(args),
             Self::SshConfig { write } => Action::SshConfig { write },
             Self::SshProxy { sandbox } => Action::SshProxy(sandbox),
+            Self::Preset(action) => Action::Preset(action),
+            Self::QuickFile(action) => Action::QuickFile(action),
             Self::Provider(action) => Action::Provider(action),
             Self::Secret(action) => Action::Secret(action),
             Self::Harness(action) => Action::Harness(action),

@@ -16,6 +16,7 @@ use handler_types::observe::{
     AgentList, HostStats, LogLines, MetricsHistory, SandboxActivity, SandboxMetrics,
 };
 use handler_types::port::{ForwardRequest, OpenRequest, OpenedPort, PortView, SshHostKey};
+use handler_types::preset::{Preset, PresetView, QuickFile, QuickFileView};
 use handler_types::sandbox::{CreateSandbox, SandboxView};
 use handler_types::session::{CreateSession, SessionView};
 use http::Method;
@@ -112,6 +113,25 @@ calls! {
     move_path(id: &str) body request: MoveRequest => POST "/v1/sandboxes/{id}/files/move" => ();
     /// Removes a path.
     remove_path(id: &str, path: &str, recursive: bool) => DELETE "/v1/sandboxes/{id}/files?path={path}&recursive={recursive}" => ();
+
+    /// Environment presets.
+    presets() => GET "/v1/presets" => Vec<PresetView>;
+    /// One preset.
+    preset(name: &str) => GET "/v1/presets/{name}" => Preset;
+    /// Makes or replaces a preset.
+    put_preset(name: &str) body preset: Preset => PUT "/v1/presets/{name}" => PresetView;
+    /// Removes a preset.
+    delete_preset(name: &str) => DELETE "/v1/presets/{name}" => ();
+    /// Quick files.
+    quick_files() => GET "/v1/quick-files" => Vec<QuickFileView>;
+    /// One quick file.
+    quick_file(name: &str) => GET "/v1/quick-files/{name}" => QuickFile;
+    /// Makes or replaces a quick file.
+    put_quick_file(name: &str) body file: QuickFile => PUT "/v1/quick-files/{name}" => QuickFileView;
+    /// Removes a quick file.
+    delete_quick_file(name: &str) => DELETE "/v1/quick-files/{name}" => ();
+    /// Puts a quick file into a running sandbox.
+    copy_quick_file(name: &str, sandbox: &str) => POST "/v1/quick-files/{name}/copy/{sandbox}" => ();
 
     /// Branch and changed paths of the repository in a sandbox; an empty path is the working folder.
     git_status(id: &str, path: &str) => GET "/v1/sandboxes/{id}/git?path={path}" => GitStatus;
@@ -217,4 +237,19 @@ impl Client {
 /// Encodes each segment, keeping the slashes.
 fn encode_path(path: &str) -> String {
     path.split('/').map(encode).collect::<Vec<_>>().join("/")
+}
+
+impl Client {
+    /// A page of sandboxes that fit a query: names and values as `GET /v1/sandboxes` takes them.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn find_sandboxes(&self, query: &[(&str, &str)]) -> Answer<Page<SandboxView>> {
+        let query: Vec<String> = query
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encode(value)))
+            .collect();
+        let path = format!("/v1/sandboxes?{}", query.join("&"));
+        self.call(Method::GET, &path, NO_BODY).await
+    }
 }

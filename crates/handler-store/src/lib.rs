@@ -7,6 +7,7 @@
 pub mod db;
 pub mod folders;
 pub mod log;
+pub mod named;
 pub mod paths;
 pub mod providers;
 pub mod redact;

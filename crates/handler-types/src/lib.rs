@@ -20,6 +20,7 @@ pub mod limits;
 pub mod network;
 pub mod observe;
 pub mod port;
+pub mod preset;
 pub mod problem;
 pub mod provider;
 pub mod sandbox;

@@ -14,6 +14,7 @@ pub mod manual;
 pub mod network;
 pub mod observe;
 pub mod ports;
+pub mod preset;
 pub mod provider;
 pub mod run;
 pub mod sandbox;
@@ -44,6 +45,8 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::Ssh(args) => ssh::ssh(args, context).await,
         Action::SshConfig { write } => ssh::config(write, context).await,
         Action::SshProxy(sandbox) => ssh::proxy(&sandbox, context).await,
+        Action::Preset(action) => preset::run(action, context).await,
+        Action::QuickFile(action) => preset::run_files(action, context).await,
         Action::Provider(action) => provider::run(action, context).await,
         Action::Secret(action) => secret::run(action, context).await,
         Action::Harness(action) => harness::run(action, context).await,

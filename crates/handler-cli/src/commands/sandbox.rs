@@ -18,7 +18,7 @@ pub enum SandboxAction {
     Up(Box<UpArgs>),
     /// List sandboxes
     #[command(visible_alias = "ls")]
-    List,
+    List(ListArgs),
     /// Show one
     Show {
         /// The sandbox
@@ -133,6 +133,43 @@ pub enum SandboxAction {
     },
 }
 
+/// `handler sandbox list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only those with this text in their name, id, project folder or image
+    pub search: Option<String>,
+    /// Only those in this state, e.g. `running`
+    #[arg(long)]
+    pub state: Option<String>,
+    /// Only those of this backend
+    #[arg(long)]
+    pub backend: Option<String>,
+    /// Only those with this label
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub label: Option<String>,
+    /// Only those that count for this project
+    #[arg(long)]
+    pub project: Option<String>,
+}
+
+impl ListArgs {
+    /// The query, from a page on.
+    fn query<'a>(&'a self, cursor: &'a str) -> Vec<(&'static str, &'a str)> {
+        let flags = [
+            ("search", &self.search),
+            ("state", &self.state),
+            ("backend", &self.backend),
+            ("label", &self.label),
+            ("project", &self.project),
+        ];
+        flags
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_deref()?)))
+            .chain([("cursor", cursor), ("limit", "500")])
+            .collect()
+    }
+}
+
 /// `handler sandbox up`.
 #[derive(Debug, Args)]
 pub struct UpArgs {
@@ -193,7 +230,7 @@ pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
                 }
             });
         }
-        SandboxAction::List => list(&client, context).await?,
+        SandboxAction::List(args) => list(&client, &args, context).await?,
         SandboxAction::Show { sandbox } => out.document(&client.sandbox(&sandbox).await?),
         SandboxAction::Exec(args) => return exec::run(args, context).await,
         SandboxAction::Shell { sandbox, argv } => {
@@ -256,11 +293,11 @@ pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
     Ok(0)
 }
 
-async fn list(client: &Client, context: &Context) -> Result<(), Failure> {
+async fn list(client: &Client, args: &ListArgs, context: &Context) -> Result<(), Failure> {
     let mut items = Vec::new();
     let mut cursor = String::new();
     loop {
-        let page = client.sandboxes(&cursor, 500).await?;
+        let page = client.find_sandboxes(&args.query(&cursor)).await?;
         items.extend(page.items);
         let Some(next) = page.next_cursor else { break };
         cursor = next;

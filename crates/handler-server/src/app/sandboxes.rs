@@ -1,6 +1,7 @@
 //! Rules of sandboxes: what a request becomes before the engine sees it.
 
 use crate::app::git::keep;
+use crate::app::quick_files::Load;
 use crate::http::problem::{ApiError, ApiResult};
 use crate::http::sandboxes::ListQuery;
 use crate::state::App;
@@ -71,6 +72,8 @@ pub async fn create_with(
     request: CreateSandbox,
     fork: Option<ForkOf>,
 ) -> ApiResult<SandboxView> {
+    let request = super::presets::applied(app, request)?;
+    let load = Load::of(app, &request).await?;
     let scope = match (&fork, &request.scope) {
         (Some(_), scope) => scope.clone(),
         (None, Some(path)) => Some(work_folder(app, path)?),
@@ -114,13 +117,27 @@ pub async fn create_with(
         fork,
         ..SandboxSpec::default()
     };
-    app.engine
+    let view = app
+        .engine
         .create(CreateArgs {
             spec,
             label: String::new(),
         })
         .await
-        .map_err(engine_error)
+        .map_err(engine_error)?;
+    if load.is_empty() {
+        return Ok(view);
+    }
+    let filled = match app.engine.guest(&view.id).map_err(engine_error) {
+        Ok(guest) => load.put_into(&guest).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = filled {
+        // Handed over whole or not at all.
+        app.engine.delete(&view.id).await.ok();
+        return Err(error);
+    }
+    Ok(view)
 }
 
 /// A host folder that agents may work in, canonical.
@@ -207,6 +224,8 @@ pub async fn list(app: &App, query: ListQuery) -> ApiResult<Page<SandboxView>> {
         backend: query.backend,
         labels: label.into_iter().collect(),
         name: None,
+        search: query.search.filter(|text| !text.is_empty()),
+        project: query.project,
     };
     let cursor = (!query.cursor.is_empty()).then_some(query.cursor);
     let page = PageRequest {

@@ -10,6 +10,7 @@ mod linger;
 pub mod observe;
 pub mod ports;
 pub mod preview;
+pub mod presets;
 pub mod problem;
 pub mod processes;
 pub mod sandboxes;
@@ -86,6 +87,15 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(files::list))
         .routes(routes!(files::mkdir))
         .routes(routes!(files::rename))
+        .routes(routes!(presets::list))
+        .routes(routes!(presets::get, presets::put, presets::remove))
+        .routes(routes!(presets::list_files))
+        .routes(routes!(
+            presets::get_file,
+            presets::put_file,
+            presets::remove_file
+        ))
+        .routes(routes!(presets::copy_file))
         .routes(routes!(git::status))
         .routes(routes!(git::log))
         .routes(routes!(git::show))

@@ -30,6 +30,10 @@ pub struct ListQuery {
     pub backend: Option<String>,
     /// Only sandboxes with this label, `key=value`.
     pub label: Option<String>,
+    /// Only sandboxes with this text in their name, id, project folder or image.
+    pub search: Option<String>,
+    /// Only sandboxes that count for this project.
+    pub project: Option<String>,
 }
 
 /// Makes a sandbox and waits until it runs.

@@ -7,6 +7,8 @@ pub(super) fn schema() -> Connection {
     let db = Connection::open_in_memory().expect("memory database");
     db.execute_batch(include_str!("../../migrations/0001_base.sql"))
         .expect("schema");
+    db.execute_batch(include_str!("../../migrations/0002_lifetime.sql"))
+        .expect("schema");
     db
 }
 

@@ -179,6 +179,10 @@ async fn filters_narrow_a_list_and_labels_follow_the_spec() {
         ids(SandboxFilter { labels, ..all() }).await,
         ["n9", "n5", "n1"]
     );
+    let search = Some("PROJECT-7".to_owned());
+    assert_eq!(ids(SandboxFilter { search, ..all() }).await, ["n7"]);
+    let search = Some("%".to_owned());
+    assert_eq!(ids(SandboxFilter { search, ..all() }).await, [""; 0]);
     let labels = vec![label("team", "t1"), label("old", "")];
     assert_eq!(ids(SandboxFilter { labels, ..all() }).await, ["n5", "n1"]);
 

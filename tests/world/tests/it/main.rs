@@ -14,6 +14,7 @@ mod network;
 mod observe;
 mod ports;
 mod previews;
+mod presets;
 mod replay;
 mod sandboxes;
 mod search;

@@ -116,6 +116,10 @@ pub struct SandboxFilter {
     pub name: Option<String>,
     /// With each of these labels (key, value).
     pub labels: Vec<(String, String)>,
+    /// With this text in its name, id, project folder or image, whatever the case.
+    pub search: Option<String>,
+    /// Counting for this project.
+    pub project: Option<String>,
 }
 
 /// The table.

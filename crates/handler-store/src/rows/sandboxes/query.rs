@@ -134,6 +134,21 @@ fn page_statement(
     conditions.equals("s.state", state.as_deref());
     conditions.equals("s.backend", filter.backend.as_deref());
     conditions.equals("s.name", filter.name.as_deref());
+    if let Some(project) = &filter.project {
+        conditions.add(
+            "json_extract(s.spec, '$.project') = ?",
+            [Sql::Text(project.clone())],
+        );
+    }
+    if let Some(text) = &filter.search {
+        // Rows are still walked in the page's order: the first page of a common text comes at once.
+        conditions.add(
+            "instr(lower(coalesce(s.name, '') || char(10) || s.id || char(10) \
+             || coalesce(json_extract(s.spec, '$.scope'), '') || char(10) \
+             || coalesce(json_extract(s.spec, '$.image.reference'), '')), lower(?)) > 0",
+            [Sql::Text(text.clone())],
+        );
+    }
     conditions.after(time, id, cursor)?;
     let Conditions { sql, mut values } = conditions;
     values.push(Sql::Integer(i64::from(limit) + 1));
