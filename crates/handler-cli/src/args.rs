@@ -1,9 +1,6 @@
 //! Flags as typed. The doc comments are the help texts.
 
 use crate::commands::{
-    attach::AttachArgs, daemon::DaemonAction, folder::FolderAction, fork::ForkAction,
-    harness::HarnessAction, provider::ProviderAction, run::RunArgs, sandbox::SandboxAction,
-    secret::SecretAction, session::SessionAction, ssh::SshArgs,
     attach::AttachArgs,
     daemon::DaemonAction,
     folder::FolderAction,
@@ -15,6 +12,7 @@ use crate::commands::{
     sandbox::SandboxAction,
     secret::SecretAction,
     session::SessionAction,
+    ssh::SshArgs,
 };
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
