@@ -10,12 +10,13 @@ use std::process::Command;
 const ARROWS: &[(&str, &[&str])] = &[
     ("handler-activity", &["types"]),
     ("handler-types", &[]),
+    ("handler-archive", &[]),
     ("handler-base", &["types"]),
     ("handler-harness", &["types"]),
     ("handler-scripted", &[]),
     ("handler-terminal", &[]),
     ("handler-egress", &["types", "base"]),
-    ("handler-guest", &["types"]),
+    ("handler-guest", &["types", "archive"]),
     ("handler-store", &["types", "base"]),
     ("handler-client", &["types", "base"]),
     ("handler-engine", &["types", "base", "store"]),
@@ -25,12 +26,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "handler-server",
         &[
-            "types", "base", "harness", "store", "engine", "drivers", "session", "client",
-            "terminal", "ssh",
+            "types", "base", "archive", "harness", "store", "engine", "drivers", "session",
+            "client", "terminal", "ssh",
         ],
     ),
     ("handler-ssh", &["types", "base", "engine"]),
-    ("handler-cli", &["types", "base", "client"]),
+    ("handler-cli", &["types", "base", "client", "archive"]),
     (
         "handler",
         &[

@@ -56,6 +56,15 @@ impl Out {
         }
     }
 
+    /// How far something is, in a line that the next word replaces; empty text clears it. Only on a terminal.
+    pub fn progress(&self, text: &str) {
+        let mut stderr = std::io::stderr().lock();
+        if !self.quiet && !self.json && stderr.is_terminal() {
+            write!(stderr, "\r\x1b[K{}", printable(text)).ok();
+            stderr.flush().ok();
+        }
+    }
+
     /// A JSON document.
     pub fn document(&self, value: &impl Serialize) {
         if let Ok(text) = serde_json::to_string_pretty(value) {

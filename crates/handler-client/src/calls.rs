@@ -3,14 +3,16 @@
 use crate::error::ClientError;
 use crate::transport::{Client, encode};
 use handler_types::api::{
-    BackendView, CreateTerminal, DirListing, ExecRequest, ExecResult, FolderRequest, HarnessView,
-    Health, MkdirRequest, MoveRequest, NetworkUpdate, Page, ProcessView, ProviderRequest,
-    ProviderTemplate, ProviderView, SecretRequest, SecretView, SignalRequest,
+    BackendView, ChmodRequest, CreateTerminal, DirListing, ExecRequest, ExecResult, FileWritten,
+    FolderRequest, HarnessView, Health, MkdirRequest, MoveRequest, NetworkUpdate, Page,
+    ProcessView, ProviderRequest, ProviderTemplate, ProviderView, SecretRequest, SecretView,
+    SignalRequest,
 };
 use handler_types::egress::EgressEvent;
 use handler_types::git::{
     CreateFork, ForkKept, ForkView, GitCommit, GitShow, GitStatus, MergeRequest, MergeResult,
 };
+use handler_types::guest::FileEntry;
 use handler_types::network::NetworkPolicy;
 use handler_types::observe::{
     AgentList, HostStats, LogLines, MetricsHistory, SandboxActivity, SandboxMetrics,
@@ -98,6 +100,8 @@ calls! {
     start_process(id: &str) body request: ExecRequest => POST "/v1/sandboxes/{id}/processes" => ProcessView;
     /// Processes of a sandbox.
     processes(id: &str) => GET "/v1/sandboxes/{id}/processes" => Vec<ProcessView>;
+    /// One process.
+    process(id: &str, process: u32) => GET "/v1/sandboxes/{id}/processes/{process}" => ProcessView;
     /// Sends a signal.
     signal(id: &str, process: u32) body request: SignalRequest => POST "/v1/sandboxes/{id}/processes/{process}/signal" => ();
     /// Opens a terminal.
@@ -107,6 +111,12 @@ calls! {
 
     /// Lists a folder.
     list_dir(id: &str, path: &str, depth: u32) => GET "/v1/sandboxes/{id}/dir?path={path}&depth={depth}" => DirListing;
+    /// Describes a path; links are not followed.
+    stat_path(id: &str, path: &str) => GET "/v1/sandboxes/{id}/files/stat?path={path}" => FileEntry;
+    /// Size and SHA-256 of a file.
+    hash_path(id: &str, path: &str) => GET "/v1/sandboxes/{id}/files/hash?path={path}" => FileWritten;
+    /// Sets permission bits.
+    chmod_path(id: &str) body request: ChmodRequest => POST "/v1/sandboxes/{id}/files/chmod" => ();
     /// Makes a folder.
     mkdir(id: &str) body request: MkdirRequest => POST "/v1/sandboxes/{id}/files/mkdir" => ();
     /// Renames a path.

@@ -1,5 +1,6 @@
 //! Errors of the system as errors of the protocol.
 
+use handler_archive::{ArchiveError, ErrorKind};
 use handler_types::guest::{GuestError, GuestErrorCode};
 use rustix::io::Errno;
 use std::io;
@@ -24,6 +25,16 @@ pub(crate) fn from_io(what: &str, error: &io::Error) -> GuestError {
     // The number adds nothing for people.
     let text = text.split(" (os error").next().unwrap_or_default();
     fail(code, format!("{what}: {text}"))
+}
+
+/// An archive's error.
+pub(crate) fn from_archive(error: ArchiveError) -> GuestError {
+    let code = match error.kind {
+        ErrorKind::Invalid => GuestErrorCode::Invalid,
+        ErrorKind::Limit => GuestErrorCode::Limit,
+        ErrorKind::System(errno) => code_of(errno.raw_os_error()),
+    };
+    fail(code, error.message)
 }
 
 fn code_of(number: i32) -> GuestErrorCode {

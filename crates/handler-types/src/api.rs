@@ -36,8 +36,15 @@ pub struct Health {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecRequest {
-    /// Program and arguments; at least one.
+    /// Program and arguments; at least one, unless `shell` is given.
+    #[serde(default)]
     pub argv: Vec<String>,
+    /// A command line instead of `argv`, run by a login shell: the user's own, bash or sh, whichever is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<String>,
+    /// User inside: a name or `uid[:gid]` (default: the sandbox's). Refused where a sandbox has a single user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Added to the sandbox's environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -79,6 +86,91 @@ pub struct ExecResult {
     pub output_bytes: u64,
     /// Milliseconds from start to end as the daemon saw it.
     pub duration_ms: u64,
+}
+
+/// Lines of `POST …/exec?stream=true`. Output is `text` where it is UTF-8 and `base64` where it is not; `end` is
+/// the offset behind it, from which `…/processes/{process}/attach?from=` goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum ExecEvent {
+    /// First.
+    Started {
+        /// Number of the process.
+        process: u32,
+        /// Process id inside.
+        pid: i32,
+    },
+    /// Standard output.
+    Stdout {
+        /// As text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+        /// As bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        base64: Option<String>,
+        /// Offset behind it.
+        end: u64,
+    },
+    /// Standard error.
+    Stderr {
+        /// As text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+        /// As bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        base64: Option<String>,
+        /// Offset behind it.
+        end: u64,
+    },
+    /// Last: it ended.
+    Exit {
+        /// How.
+        exit: Exit,
+        /// Total bytes of both streams.
+        output_bytes: u64,
+        /// Milliseconds from start to end as the daemon saw it.
+        duration_ms: u64,
+    },
+    /// Last: what became of it is not known here.
+    Lost {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Form of an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum ArchiveFormat {
+    /// Tar.
+    #[default]
+    #[serde(rename = "tar")]
+    Tar,
+    /// Tar with gzip.
+    #[serde(rename = "tar.gz")]
+    TarGz,
+    /// Zip.
+    #[serde(rename = "zip")]
+    Zip,
+}
+
+/// `POST …/files/chmod`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChmodRequest {
+    /// Path inside; a link is followed.
+    pub path: String,
+    /// Permission bits, octal, e.g. `755`.
+    pub mode: String,
+    /// All that a folder holds as well; links in it are left alone.
+    #[serde(default)]
+    pub recursive: bool,
 }
 
 /// A process of a sandbox.

@@ -272,6 +272,9 @@ pub enum Op {
     Pack {
         /// Absolute path; a link is followed, links below are kept as links.
         path: String,
+        /// Keep further names of one file as such; else each is a file of its own.
+        #[serde(default)]
+        hard_links: bool,
     },
     /// Unpacks the tar archive of the file frames that follow with this request's id (the empty one ends it) into
     /// a folder, which is made if it is not there. Nothing is written outside it and no link is followed. Answer,

@@ -26,8 +26,14 @@ pub struct ExecArgs {
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<f64>,
     /// Hand our standard input on
-    #[arg(long, short)]
+    #[arg(long, short, visible_alias = "stdin")]
     pub interactive: bool,
+    /// User inside: a name or uid[:gid]
+    #[arg(long, short)]
+    pub user: Option<String>,
+    /// Take the arguments as one command line for a shell
+    #[arg(long)]
+    pub shell: bool,
     /// Print its number and leave it running
     #[arg(long, short, conflicts_with = "interactive")]
     pub detach: bool,
@@ -63,8 +69,14 @@ pub async fn run(args: ExecArgs, context: &Context) -> Outcome {
         }
         None => None,
     };
+    let (argv, shell) = match args.shell {
+        true => (Vec::new(), Some(args.argv.join(" "))),
+        false => (args.argv, None),
+    };
     let request = ExecRequest {
-        argv: args.argv,
+        argv,
+        shell,
+        user: args.user,
         env,
         cwd: args.cwd,
         open_stdin: args.interactive,
@@ -110,6 +122,26 @@ pub async fn run(args: ExecArgs, context: &Context) -> Outcome {
 pub async fn attach(sandbox: &str, process: u32, context: &Context) -> Outcome {
     let client = context.client()?;
     follow(&client, sandbox, process, false, context).await
+}
+
+/// Prints what a process has said so far, or with `follows` until it ends; its exit code is ours then.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn logs(sandbox: &str, process: u32, follows: bool, context: &Context) -> Outcome {
+    let client = context.client()?;
+    if follows {
+        return follow(&client, sandbox, process, false, context).await;
+    }
+    let known = client.process(sandbox, process).await?;
+    let mut follower = Follower::look(&client, context, sandbox, process).await?;
+    while follower.seen() < known.output_bytes {
+        let message = follower.receive().await;
+        if let Followed::Ended(_) = follower.take(message).await? {
+            break;
+        }
+    }
+    Ok(0)
 }
 
 pub(super) fn exit_code(code: i32) -> u8 {

@@ -34,6 +34,8 @@ pub(super) struct Follower<'a> {
     seen: u64,
     acked: u64,
     comes_back: bool,
+    /// Nothing is acknowledged: others may read it again.
+    only_looks: bool,
 }
 
 impl<'a> Follower<'a> {
@@ -57,7 +59,25 @@ impl<'a> Follower<'a> {
             seen: 0,
             acked: 0,
             comes_back,
+            only_looks: false,
         })
+    }
+
+    /// Attaches without acknowledging anything, so that it can be read again.
+    pub(super) async fn look(
+        client: &'a Client,
+        context: &'a Context,
+        sandbox: &str,
+        process: u32,
+    ) -> Result<Self, Failure> {
+        let mut follower = Self::attach(client, context, sandbox, process, true).await?;
+        follower.only_looks = true;
+        Ok(follower)
+    }
+
+    /// Offset behind the last byte printed.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen
     }
 
     /// Takes and prints the next message. Cancel safe while it waits.
@@ -70,7 +90,7 @@ impl<'a> Follower<'a> {
         match message {
             SocketMessage::Binary(bytes) => {
                 self.print(&bytes);
-                if self.seen - self.acked >= ACK_EVERY {
+                if !self.only_looks && self.seen - self.acked >= ACK_EVERY {
                     self.acked = self.seen;
                     // A connection that breaks here shows in the next message.
                     self.command(&StreamCommand::Ack { up_to: self.seen })

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod attach;
+mod copy;
 pub mod daemon;
 pub mod doctor;
 pub mod exec;
@@ -13,6 +14,7 @@ pub mod harness;
 pub mod manual;
 pub mod network;
 pub mod observe;
+mod paths;
 pub mod ports;
 pub mod preset;
 pub mod provider;

@@ -1,7 +1,7 @@
 //! `handler sandbox`.
 
 use super::network::{NetworkArgs, describe};
-use super::{Outcome, absolute, exec, files, observe, ports, terminal};
+use super::{Outcome, absolute, copy, exec, files, observe, paths, ports, terminal};
 use crate::context::Context;
 use crate::exit::Failure;
 use clap::{Args, Subcommand};
@@ -56,7 +56,9 @@ pub enum SandboxAction {
         #[arg(long, short, default_value_t = 9)]
         signal: i32,
     },
-    /// Copy a file in or out: one side is SANDBOX:PATH
+    /// Copy a file or a folder in or out: one side is SANDBOX:PATH
+    ///
+    /// A folder goes into one that exists, under its name; with `/.` behind it, what it holds.
     Cp {
         /// From
         from: String,
@@ -70,6 +72,18 @@ pub enum SandboxAction {
         /// How deep
         #[arg(long, default_value_t = 1)]
         depth: u32,
+    },
+    #[command(flatten)]
+    Path(paths::PathAction),
+    /// Print what a process has said so far
+    Output {
+        /// The sandbox
+        sandbox: String,
+        /// The process's number
+        process: u32,
+        /// Go on until it ends
+        #[arg(long, short)]
+        follow: bool,
     },
     /// Change what it may reach, live
     Network {
@@ -249,7 +263,13 @@ pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
                 .signal(&sandbox, process, &SignalRequest { signal, tree: true })
                 .await?;
         }
-        SandboxAction::Cp { from, to } => return files::copy(&from, &to, context).await,
+        SandboxAction::Cp { from, to } => return copy::copy(&from, &to, context).await,
+        SandboxAction::Path(action) => return paths::run(action, context).await,
+        SandboxAction::Output {
+            sandbox,
+            process,
+            follow,
+        } => return exec::logs(&sandbox, process, follow, context).await,
         SandboxAction::Files { at, depth } => return files::list(&at, depth, context).await,
         SandboxAction::Network { sandbox, network } => {
             let Some(network) = network.policy()? else {

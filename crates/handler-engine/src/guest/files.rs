@@ -241,8 +241,21 @@ impl GuestHandle {
     /// # Errors
     /// As [`Self::read_file`].
     pub async fn pack(&self, path: &str) -> Result<FileStream, GuestCallError> {
+        self.pack_with(path, true).await
+    }
+
+    /// As [`Self::pack`]; without `hard_links` each name of a file with several is a file of its own.
+    ///
+    /// # Errors
+    /// As [`Self::read_file`].
+    pub async fn pack_with(
+        &self,
+        path: &str,
+        hard_links: bool,
+    ) -> Result<FileStream, GuestCallError> {
         let op = Op::Pack {
             path: path.to_owned(),
+            hard_links,
         };
         Ok(self.begin_read(op).await?.1)
     }

@@ -140,7 +140,9 @@ fn file_answer(conn: &Rc<Conn>, id: u32, op: Op) -> Answer {
             offset,
             length,
         } => return read::begin(conn, id, &path, offset, length).map(Some),
-        Op::Pack { path } => return read::begin_pack(conn, id, &path).map(Some),
+        Op::Pack { path, hard_links } => {
+            return read::begin_pack(conn, id, &path, hard_links).map(Some);
+        }
         Op::Watch { path, recursive } => crate::watch::begin(conn, id, &path, recursive)?,
         Op::Unpack { path, limits } => {
             write::begin_unpack(conn, id, &path, limits)?;

@@ -7,12 +7,9 @@ pub(crate) mod entry;
 pub(crate) mod folder;
 pub(crate) mod hash;
 pub(crate) mod list;
-mod pack;
 pub(crate) mod path;
 pub(crate) mod read;
 pub(crate) mod remove;
-mod tar;
-mod unpack;
 pub(crate) mod write;
 
 use crate::fail;

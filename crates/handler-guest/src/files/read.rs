@@ -1,9 +1,10 @@
 //! Reading files for the host, chunk by chunk as the connection and the host's credit allow.
 
-use super::{entry, pack::Packing, path};
+use super::{entry, path};
 use crate::conn::{Conn, Source, too_many_jobs};
 use crate::fail;
-use crate::failure::from_errno;
+use crate::failure::{from_archive, from_errno};
+use handler_archive::Packing;
 use handler_types::frame::{encode_file, encode_json};
 use handler_types::guest::{FILE_WINDOW, GuestError, GuestErrorCode, MAX_CHUNK, Message, Reply};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
@@ -82,9 +83,19 @@ pub(crate) fn begin(
 }
 
 /// Opens a folder or file and starts sending it as an archive.
-pub(crate) fn begin_pack(conn: &Conn, id: u32, text: &str) -> Result<Reply, GuestError> {
+pub(crate) fn begin_pack(
+    conn: &Conn,
+    id: u32,
+    text: &str,
+    hard_links: bool,
+) -> Result<Reply, GuestError> {
     check_room(conn, id)?;
-    let (packing, stat) = Packing::open(text)?;
+    let full = path::decode_absolute(text)?;
+    let opened = Packing::open(std::path::Path::new(OsStr::from_bytes(&full)));
+    let (mut packing, stat) = opened.map_err(from_archive)?;
+    if !hard_links {
+        packing = packing.without_hard_links();
+    }
     insert(conn, id, Content::Pack(Box::new(packing)));
     Ok(Reply::Reading {
         size: 0,
@@ -165,10 +176,16 @@ impl Reading {
         let mut buffer = vec![0; usize::try_from(most).unwrap_or(MAX_CHUNK)];
         let count = match &mut self.content {
             Content::File(file) => file.read(&mut buffer)?,
-            Content::Pack(packing) => packing.read(&mut buffer)?,
+            Content::Pack(packing) => packing.read(&mut buffer),
         };
         if let (0, Content::Pack(packing)) = (count, &mut self.content) {
-            let _ = encode_json(&packing.report(request), batch);
+            let (skipped, skipped_count) = packing.skipped();
+            let packed = Message::Packed {
+                request,
+                skipped,
+                skipped_count,
+            };
+            let _ = encode_json(&packed, batch);
         }
         // `buffer` is never longer than a chunk may be.
         let _ = encode_file(request, &buffer[..count], batch);

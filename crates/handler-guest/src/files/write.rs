@@ -6,12 +6,12 @@
 //!
 //! A link is written through; a file that exists keeps its permission bits and, where allowed, owner.
 
-use super::unpack::Unpacking;
 use super::{folder, mode_of, path};
 use crate::conn::{Conn, too_many_jobs};
 use crate::fail;
-use crate::failure::{from_errno, from_io};
-use handler_types::guest::{GuestError, GuestErrorCode, Reply, UnpackLimits};
+use crate::failure::{from_archive, from_errno, from_io};
+use handler_archive::{Limits, Unpacking};
+use handler_types::guest::{GuestError, GuestErrorCode, Reply, UnpackLimits, Unpacked};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, lstat, openat, renameat,
     stat, unlinkat,
@@ -55,7 +55,7 @@ impl Incoming {
     fn add(&mut self, data: &[u8]) -> Result<(), GuestError> {
         match self {
             Self::File(writing) => writing.add(data),
-            Self::Archive(unpacking) => unpacking.add(data),
+            Self::Archive(unpacking) => unpacking.add(data).map_err(from_archive),
         }
     }
 }
@@ -101,9 +101,29 @@ pub(crate) fn begin_unpack(
     limits: UnpackLimits,
 ) -> Result<(), GuestError> {
     check_room(conn, id)?;
-    let incoming = Incoming::Archive(Box::new(Unpacking::open(text, limits)?));
+    let full = path::decode_absolute(text)?;
+    folder::make(text, true, None)?;
+    let limits = Limits {
+        bytes: limits.bytes,
+        entries: limits.entries,
+        depth: limits.depth,
+    };
+    let at = std::path::Path::new(OsStr::from_bytes(&full));
+    let unpacking = Unpacking::open(at, limits).map_err(from_archive)?;
+    let incoming = Incoming::Archive(Box::new(unpacking));
     conn.writes.borrow_mut().insert(id, incoming);
     Ok(())
+}
+
+fn unpacked(unpacking: Unpacking) -> Result<Reply, GuestError> {
+    let done = unpacking.finish().map_err(from_archive)?;
+    let unpacked = Unpacked {
+        files: done.files,
+        bytes: done.bytes,
+        refused: done.refused,
+        refused_count: done.refused_count,
+    };
+    Ok(Reply::Unpacked { unpacked })
 }
 
 fn check_room(conn: &Conn, id: u32) -> Result<(), GuestError> {
@@ -121,7 +141,7 @@ pub(crate) async fn take_chunk(conn: &Rc<Conn>, id: u32, data: &[u8]) {
         let incoming = conn.writes.borrow_mut().remove(&id);
         match incoming {
             Some(Incoming::File(writing)) => conn.answer(id, writing.finish().await),
-            Some(Incoming::Archive(unpacking)) => conn.answer(id, unpacking.finish()),
+            Some(Incoming::Archive(unpacking)) => conn.answer(id, unpacked(*unpacking)),
             None => {}
         }
         return;

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn pack(host: &mut Host, path: &str) -> Result<(Vec<u8>, Vec<String>), GuestError> {
     let request = host.send(Op::Pack {
         path: path.to_owned(),
+        hard_links: true,
     });
     host.answer(request)?;
     let mut archive = Vec::new();
@@ -233,7 +234,10 @@ fn a_file_that_changes_its_size_while_it_is_packed_does_not_break_the_archive() 
     std::fs::create_dir(&top).unwrap();
     std::fs::write(sandbox.path("top/a"), vec![b'a'; 3_000_000]).unwrap();
     std::fs::write(sandbox.path("top/b"), "after it").unwrap();
-    let request = host.send(Op::Pack { path: top });
+    let request = host.send(Op::Pack {
+        path: top,
+        hard_links: false,
+    });
     host.answer(request).unwrap();
     // The window is smaller than the file: the guest waits in its middle.
     let file = std::fs::OpenOptions::new()

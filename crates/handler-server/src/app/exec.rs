@@ -30,14 +30,18 @@ pub fn view(info: &ProcessInfo) -> ProcessView {
 }
 
 fn spec(request: ExecRequest) -> ApiResult<ProcessSpec> {
-    if request.argv.is_empty() || request.argv[0].is_empty() {
+    let names_program = request.argv.first().is_some_and(|first| !first.is_empty());
+    let has_line = request.shell.as_ref().is_some_and(|line| !line.is_empty());
+    if names_program == has_line || (has_line && !request.argv.is_empty()) {
         return Err(ApiError::new(
             ProblemCode::Invalid,
-            "argv: at least the program",
+            "give argv (at least the program) or shell (a command line), one of them",
         ));
     }
     let has_nul = |text: &String| text.contains('\0');
+    let single = [&request.shell, &request.user, &request.cwd];
     if request.argv.iter().any(has_nul)
+        || single.into_iter().flatten().any(has_nul)
         || request
             .env
             .iter()
@@ -45,7 +49,7 @@ fn spec(request: ExecRequest) -> ApiResult<ProcessSpec> {
     {
         return Err(ApiError::new(
             ProblemCode::Invalid,
-            "argv and env cannot hold NUL; names no `=`",
+            "argv, shell, user, cwd and env cannot hold NUL; names no `=`",
         ));
     }
     Ok(ProcessSpec {
@@ -57,7 +61,8 @@ fn spec(request: ExecRequest) -> ApiResult<ProcessSpec> {
         tty: None,
         timeout_ms: request.timeout_ms,
         tag: request.tag,
-        ..Default::default()
+        shell: request.shell,
+        user: request.user,
     })
 }
 
@@ -157,6 +162,27 @@ async fn gather(guest: &GuestHandle, process: u32, limit: u64) -> ApiResult<Exec
         output_bytes: total,
         duration_ms: 0,
     })
+}
+
+/// Starts a command whose input, if any, is given by the time it is asked for: the rest is written while it runs.
+///
+/// # Errors
+/// As [`buffered`].
+pub async fn start_fed(guest: &GuestHandle, mut request: ExecRequest) -> ApiResult<ProcessView> {
+    let input = request.stdin.take();
+    request.open_stdin = input.is_some();
+    let info = guest.start(spec(request)?).await.map_err(guest_error)?;
+    if let Some(input) = input {
+        let (guest, process) = (guest.clone(), info.process);
+        handler_base::tasks::spawn_named("input of a command", async move {
+            // A command may end without reading its input: that is its right.
+            let bytes = Bytes::from(input);
+            if guest.write_stdin(process, 0, bytes).await.is_ok() {
+                guest.close_stdin(process).await.ok();
+            }
+        });
+    }
+    Ok(view(&info))
 }
 
 /// Starts a process that is kept.

@@ -1,8 +1,10 @@
 //! Rules per resource. No HTTP here, no SQL.
 
 pub mod agent;
+pub mod archives;
 pub mod egress_events;
 pub mod exec;
+pub mod exec_stream;
 pub mod git;
 pub mod harnesses;
 pub mod host;

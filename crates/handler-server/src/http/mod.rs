@@ -1,5 +1,6 @@
 //! The HTTP face: routes, and what every request passes first. No rule lives here.
 
+pub mod archives;
 pub mod auth;
 pub mod document;
 pub mod events;
@@ -13,6 +14,7 @@ pub mod preview;
 pub mod presets;
 pub mod problem;
 pub mod processes;
+mod range;
 pub mod sandboxes;
 pub mod sessions;
 pub mod settings;
@@ -86,6 +88,10 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(files::stat))
         .routes(routes!(files::list))
         .routes(routes!(files::mkdir))
+        .routes(routes!(files::chmod))
+        .routes(routes!(files::hash))
+        .routes(routes!(archives::download, archives::upload))
+        .routes(routes!(archives::watch))
         .routes(routes!(files::rename))
         .routes(routes!(presets::list))
         .routes(routes!(presets::get, presets::put, presets::remove))

@@ -3,14 +3,14 @@
 use super::document::Document;
 use super::problem::{ApiError, ApiResult};
 use super::stream;
-use crate::app::{exec as rules, sandboxes};
+use crate::app::{exec as rules, exec_stream, sandboxes};
 use crate::state::App;
 use axum::Json;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
 use handler_types::ProblemCode;
 use handler_types::api::{CreateTerminal, ExecRequest, ExecResult, ProcessView, SignalRequest};
 use handler_types::guest::TtySize;
@@ -18,16 +18,34 @@ use std::sync::Arc;
 
 type S = State<Arc<App>>;
 
-/// Runs a command, waits for its end and answers with its output. A non-zero exit is a result.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", tag = "processes", params(("id" = String, Path)),
+/// How an exec is answered.
+#[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ExecQuery {
+    /// Lines of JSON (`ExecEvent`) while it runs, instead of one document at its end.
+    #[serde(default)]
+    pub stream: bool,
+}
+
+/// Runs a command, waits for its end and answers with its output. A non-zero exit is a result. With `stream=true` the
+/// answer is `application/x-ndjson`, each line an `ExecEvent`; a client that leaves early leaves the command running.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", tag = "processes", params(("id" = String, Path), ExecQuery),
     request_body = ExecRequest, responses((status = 200, body = ExecResult)))]
 pub async fn exec(
     State(app): S,
     Path(id): Path<String>,
+    Query(query): Query<ExecQuery>,
     Document(request): Document<ExecRequest>,
-) -> ApiResult<Json<ExecResult>> {
-    let guest = sandboxes::guest(&app, &id).await?;
-    Ok(Json(rules::buffered(&guest, request).await?))
+) -> ApiResult<Response> {
+    let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
+    let in_use = app.engine.hold(&view.id).map_err(sandboxes::engine_error)?;
+    if !query.stream {
+        let result = rules::buffered(&guest, request).await?;
+        return Ok(Json(result).into_response());
+    }
+    let lines = exec_stream::stream(guest, request, in_use).await?;
+    let media = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((media, Body::from_stream(lines)).into_response())
 }
 
 /// Starts a process that is kept: attach to it, signal it, find it again after a restart of the daemon.

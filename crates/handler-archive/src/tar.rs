@@ -4,46 +4,62 @@
 //! knows and which holds names of any bytes. Read are ustar, GNU and pax.
 
 /// Bytes of a block: heads are one, contents are filled up to a multiple.
-pub(super) const BLOCK: usize = 512;
+pub const BLOCK: usize = 512;
 /// Longest name or pax head taken, bytes.
-pub(super) const LONGEST_META: u64 = 256 * 1024;
+pub const LONGEST_META: u64 = 256 * 1024;
 
 /// Kinds of entries, as written in a head.
-pub(super) mod kind {
-    pub(in crate::files) const FILE: u8 = b'0';
-    pub(in crate::files) const HARD_LINK: u8 = b'1';
-    pub(in crate::files) const LINK: u8 = b'2';
-    pub(in crate::files) const FOLDER: u8 = b'5';
-    pub(in crate::files) const CONTIGUOUS: u8 = b'7';
-    pub(in crate::files) const LONG_NAME: u8 = b'L';
-    pub(in crate::files) const LONG_LINK: u8 = b'K';
-    pub(in crate::files) const PAX: u8 = b'x';
-    pub(in crate::files) const PAX_GLOBAL: u8 = b'g';
+pub mod kind {
+    /// A file.
+    pub const FILE: u8 = b'0';
+    /// Another name of a file.
+    pub const HARD_LINK: u8 = b'1';
+    /// A symbolic link.
+    pub const LINK: u8 = b'2';
+    /// A folder.
+    pub const FOLDER: u8 = b'5';
+    /// A file, as some old systems say it.
+    pub const CONTIGUOUS: u8 = b'7';
+    /// The name of the next entry.
+    pub const LONG_NAME: u8 = b'L';
+    /// The link target of the next entry.
+    pub const LONG_LINK: u8 = b'K';
+    /// Records for the next entry.
+    pub const PAX: u8 = b'x';
+    /// Records for all entries.
+    pub const PAX_GLOBAL: u8 = b'g';
 }
 
 /// What one head says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Head {
-    pub(super) name: Vec<u8>,
-    pub(super) kind: u8,
-    pub(super) mode: u32,
-    pub(super) uid: u64,
-    pub(super) gid: u64,
+pub struct Head {
+    /// Its name, as it is.
+    pub name: Vec<u8>,
+    /// What it is; see [`kind`].
+    pub kind: u8,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u64,
+    /// Group.
+    pub gid: u64,
     /// Bytes of content that follow.
-    pub(super) size: u64,
+    pub size: u64,
     /// Seconds since the epoch.
-    pub(super) modified: i64,
+    pub modified: i64,
     /// Where a link points.
-    pub(super) target: Vec<u8>,
+    pub target: Vec<u8>,
 }
 
 /// Bytes that fill a content of `size` bytes up to whole blocks.
-pub(super) fn padding(size: u64) -> u64 {
-    size.next_multiple_of(BLOCK as u64) - size
+#[must_use]
+pub fn padding(size: u64) -> u64 {
+    let over = size % BLOCK as u64;
+    if over == 0 { 0 } else { BLOCK as u64 - over }
 }
 
 /// Appends an entry's head, with the entries for long names before it.
-pub(super) fn write_head(head: &Head, out: &mut Vec<u8>) {
+pub fn write_head(head: &Head, out: &mut Vec<u8>) {
     for (kind, text) in [
         (kind::LONG_NAME, &head.name),
         (kind::LONG_LINK, &head.target),
@@ -120,15 +136,16 @@ fn checksum(block: &[u8; BLOCK]) -> (i64, i64) {
     (unsigned, signed)
 }
 
-/// Reads a head. `Ok(None)`: a block of zeros, as at the end. `Err`: no head.
-pub(super) fn read_head(block: &[u8; BLOCK]) -> Result<Option<Head>, ()> {
+/// Reads a head. `Some(None)`: a block of zeros, as at the end. `None`: no head.
+#[must_use]
+pub fn read_head(block: &[u8; BLOCK]) -> Option<Option<Head>> {
     if block.iter().all(|byte| *byte == 0) {
-        return Ok(None);
+        return Some(None);
     }
-    let sum = i64::try_from(number(&block[148..156]).ok_or(())?).map_err(|_| ())?;
+    let sum = i64::try_from(number(&block[148..156])?).ok()?;
     let (unsigned, signed) = checksum(block);
     if sum != unsigned && sum != signed {
-        return Err(());
+        return None;
     }
     let mut name = text(&block[..100]).to_vec();
     // Only the POSIX form has a prefix; GNU keeps times there.
@@ -145,12 +162,12 @@ pub(super) fn read_head(block: &[u8; BLOCK]) -> Result<Option<Head>, ()> {
     };
     // Old archives say a folder by its name only.
     let is_folder = kind == kind::FILE && name.last() == Some(&b'/');
-    Ok(Some(Head {
+    Some(Some(Head {
         kind: if is_folder { kind::FOLDER } else { kind },
         mode: u32::try_from(number(&block[100..108]).unwrap_or(0o644) & 0o7777).unwrap_or(0o644),
         uid: number(&block[108..116]).unwrap_or(0),
         gid: number(&block[116..124]).unwrap_or(0),
-        size: number(&block[124..136]).ok_or(())?,
+        size: number(&block[124..136])?,
         modified: number(&block[136..148])
             .and_then(|n| i64::try_from(n).ok())
             .unwrap_or(0),
@@ -182,8 +199,11 @@ fn number(field: &[u8]) -> Option<u64> {
     u64::from_str_radix(digits, 8).ok()
 }
 
-/// What the pax records that come before an entry change in its head. `Err`: no records.
-pub(super) fn apply_pax(mut records: &[u8], head: &mut Head) -> Result<(), &'static str> {
+/// What the pax records that come before an entry change in its head.
+///
+/// # Errors
+/// What is wrong with them; or that the entry is in a form that is not read.
+pub fn apply_pax(mut records: &[u8], head: &mut Head) -> Result<(), &'static str> {
     const BROKEN: &str = "a broken pax record";
     while !records.is_empty() && records != [0] {
         let space = records
@@ -236,7 +256,7 @@ mod tests {
             let mut out = Vec::new();
             write_head(&head, &mut out);
             prop_assert_eq!(out.len(), BLOCK);
-            prop_assert_eq!(read_head(block(&out)), Ok(Some(head)));
+            prop_assert_eq!(read_head(block(&out)), Some(Some(head)));
         }
 
         #[test]

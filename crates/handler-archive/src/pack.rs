@@ -4,11 +4,9 @@
 //! descriptor. A file that shrinks while it is read is filled up with zeros, one that grows is cut, so that the
 //! archive stays whole. Memory is that of the names of the folders on the way down.
 
-use super::tar::{BLOCK, Head, kind, padding, write_head};
-use super::{entry, path};
-use crate::fail;
-use crate::failure::from_errno;
-use handler_types::guest::{GuestError, GuestErrorCode, Message};
+use crate::error::ArchiveError;
+use crate::tar::{BLOCK, Head, kind, padding, write_head};
+use crate::tell;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat,
 };
@@ -16,6 +14,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 /// Deepest folder packed.
 const MOST_DEPTH: usize = 1024;
@@ -45,7 +44,7 @@ struct Body {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Packing {
+pub struct Packing {
     levels: Vec<Level>,
     /// Bytes made and not given yet.
     ready: Vec<u8>,
@@ -56,15 +55,19 @@ pub(super) struct Packing {
     skipped: Vec<String>,
     skipped_count: u64,
     is_closed: bool,
+    keeps_hard_links: bool,
 }
 
 impl Packing {
-    /// Opens a folder or a regular file.
-    pub(super) fn open(text: &str) -> Result<(Self, Stat), GuestError> {
-        let full = path::decode_absolute(text)?;
-        let failed = |errno| from_errno(text, errno);
+    /// Opens a folder or a regular file; a link there is followed. Gives what it is as well.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is neither.
+    pub fn open(at: &Path) -> Result<(Self, Stat), ArchiveError> {
+        let told = tell(at.as_os_str().as_bytes());
+        let failed = |errno| ArchiveError::system(&told, errno);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let top = openat(CWD, OsStr::from_bytes(&full), flags, Mode::empty()).map_err(failed)?;
+        let top = openat(CWD, at, flags, Mode::empty()).map_err(failed)?;
         let stat = fstat(&top).map_err(failed)?;
         let mut packing = Self {
             levels: Vec::new(),
@@ -75,6 +78,7 @@ impl Packing {
             skipped: Vec::new(),
             skipped_count: 0,
             is_closed: false,
+            keeps_hard_links: true,
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
@@ -82,19 +86,26 @@ impl Packing {
                 packing.levels.push(level);
             }
             FileType::RegularFile => {
-                let (_, name) = path::split(&full)?;
-                packing.begin_file(name.to_vec(), top, &stat);
+                let name = at.file_name().unwrap_or(OsStr::new("file"));
+                packing.begin_file(name.as_bytes().to_vec(), top, &stat);
             }
             _ => {
-                let message = format!("{text}: neither a folder nor a regular file");
-                return Err(fail(GuestErrorCode::Invalid, message));
+                let message = format!("{told}: neither a folder nor a regular file");
+                return Err(ArchiveError::invalid(message));
             }
         }
         Ok((packing, stat))
     }
 
+    /// Packs every name of a file with several as a file of its own.
+    #[must_use]
+    pub fn without_hard_links(mut self) -> Self {
+        self.keeps_hard_links = false;
+        self
+    }
+
     /// Fills the buffer as far as it goes; 0 is the end.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, GuestError> {
+    pub fn read(&mut self, buffer: &mut [u8]) -> usize {
         let mut filled = 0;
         while filled < buffer.len() {
             let rest = &mut buffer[filled..];
@@ -118,16 +129,12 @@ impl Packing {
                 break;
             }
         }
-        Ok(filled)
+        filled
     }
 
-    /// What is told before the end.
-    pub(super) fn report(&mut self, request: u32) -> Message {
-        Message::Packed {
-            request,
-            skipped: std::mem::take(&mut self.skipped),
-            skipped_count: self.skipped_count,
-        }
+    /// Paths left out, with the reason (the first hundred), and how many there are.
+    pub fn skipped(&mut self) -> (Vec<String>, u64) {
+        (std::mem::take(&mut self.skipped), self.skipped_count)
     }
 
     /// Begins the next entry; `false` when all is there.
@@ -150,7 +157,7 @@ impl Packing {
                 Ok(true) => return true,
                 Ok(false) | Err(rustix::io::Errno::NOENT) => {}
                 Err(errno) => {
-                    let error = from_errno(&self.told_name(&name), errno);
+                    let error = ArchiveError::system(&self.told_name(&name), errno);
                     self.skip(error.message);
                 }
             }
@@ -159,7 +166,7 @@ impl Packing {
 
     fn told_name(&self, name: &OsStr) -> String {
         let prefix = self.levels.last().map_or(&[][..], |level| &level.prefix);
-        path::encode(&[prefix, name.as_bytes()].concat())
+        tell(&[prefix, name.as_bytes()].concat())
     }
 
     fn skip(&mut self, what: String) {
@@ -187,7 +194,7 @@ impl Packing {
                 write_head(&head, &mut self.ready);
             }
             FileType::Directory if self.levels.len() >= MOST_DEPTH => {
-                self.skip(format!("{}: too deep", path::encode(&full)));
+                self.skip(format!("{}: too deep", tell(&full)));
                 return Ok(false);
             }
             FileType::Directory => {
@@ -206,16 +213,13 @@ impl Packing {
                 let file = openat(&level.folder, name, flags, Mode::empty())?;
                 let stat = fstat(&file)?;
                 if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-                    self.skip(format!("{}: it changed", path::encode(&full)));
+                    self.skip(format!("{}: it changed", tell(&full)));
                     return Ok(false);
                 }
                 self.begin_file(full, file, &stat);
             }
             _ => {
-                self.skip(format!(
-                    "{}: neither a file, folder nor link",
-                    path::encode(&full)
-                ));
+                self.skip(format!("{}: neither a file, folder nor link", tell(&full)));
                 return Ok(false);
             }
         }
@@ -223,7 +227,7 @@ impl Packing {
     }
 
     fn begin_file(&mut self, full: Vec<u8>, file: OwnedFd, stat: &Stat) {
-        if stat.st_nlink > 1 {
+        if stat.st_nlink > 1 && self.keeps_hard_links {
             let identity = (stat.st_dev, stat.st_ino);
             if let Some(first) = self.linked.get(&identity) {
                 let head = Head {
@@ -289,9 +293,18 @@ fn head_of(name: Vec<u8>, stat: &Stat) -> Head {
         mode: stat.st_mode & 0o7777,
         uid: u64::from(stat.st_uid),
         gid: u64::from(stat.st_gid),
-        modified: entry::modified_ms(stat).div_euclid(1000),
+        modified: modified(stat),
         ..Head::default()
     }
+}
+
+/// Modification time in seconds since the epoch.
+#[expect(
+    clippy::useless_conversion,
+    reason = "the field's type differs between architectures"
+)]
+fn modified(stat: &Stat) -> i64 {
+    i64::from(stat.st_mtime)
 }
 
 fn read_folder(folder: OwnedFd, prefix: Vec<u8>) -> rustix::io::Result<Level> {
