@@ -7,6 +7,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
+
+/// How long a broken fetch can be gone on with.
+const KEEP_PARTS: Duration = Duration::from_secs(3 * 24 * 3600);
 
 /// The store's folders.
 #[derive(Debug)]
@@ -29,6 +33,7 @@ impl Folders {
         };
         if folders.hold()? {
             folders.sweep_staging();
+            folders.sweep_blobs();
         }
         Ok(folders)
     }
@@ -70,6 +75,21 @@ impl Folders {
         }
     }
 
+    /// What was fetched in part and never asked for again.
+    fn sweep_blobs(&self) {
+        let entries = std::fs::read_dir(self.root.join("blobs"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        for entry in entries {
+            let time = entry.metadata().and_then(|meta| meta.modified());
+            let is_old = time.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > KEEP_PARTS));
+            if is_old {
+                std::fs::remove_file(entry.path()).ok();
+            }
+        }
+    }
+
     fn staging_root(&self) -> PathBuf {
         self.root.join("staging")
     }
@@ -107,10 +127,6 @@ impl Folders {
 
     pub(crate) fn blob(&self, digest: &Digest) -> PathBuf {
         self.root.join("blobs").join(digest.hex())
-    }
-
-    pub(crate) fn blobs(&self) -> PathBuf {
-        self.root.join("blobs")
     }
 
     pub(crate) fn pins(&self) -> PathBuf {

@@ -33,6 +33,16 @@ pub(crate) struct Import {
 impl Import {
     pub(crate) fn run(self, inner: &Arc<Inner>) -> Result<Digest, ImageError> {
         inner.hold()?;
+        let done = self.import(inner);
+        if done.is_err()
+            && let Err(error) = inner.collect()
+        {
+            tracing::warn!(%error, "layers of a failed import stay until the next start");
+        }
+        done
+    }
+
+    fn import(&self, inner: &Inner) -> Result<Digest, ImageError> {
         let unreadable =
             |error: io::Error| ImageError::Invalid(format!("{}: {error}", self.path.display()));
         let file = open_file(&self.path).map_err(unreadable)?;

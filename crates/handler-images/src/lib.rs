@@ -9,6 +9,7 @@ mod config;
 mod decompress;
 mod digest;
 mod error;
+mod fetch;
 mod folders;
 mod import;
 mod layers;

@@ -114,7 +114,8 @@ fn split_host(path: &str) -> (String, String) {
 
 fn is_host(host: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
-    !host.is_empty() && host.len() <= 255 && host.bytes().all(plain)
+    let starts = |c: char| c.is_ascii_alphanumeric() || c == '[';
+    host.starts_with(starts) && host.len() <= 255 && host.bytes().all(plain)
 }
 
 fn is_tag(tag: &str) -> bool {

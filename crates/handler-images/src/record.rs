@@ -73,7 +73,7 @@ impl Records {
                     images.insert(record.id.clone(), record);
                 }
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "an image's record cannot be read")
+                    tracing::warn!(path = %path.display(), %error, "an image's record cannot be read");
                 }
             }
         }

@@ -301,3 +301,6 @@ fn write_error(entry: &Entry, source: io::Error) -> UnpackError {
         source,
     }
 }
+
+#[cfg(test)]
+mod tests;

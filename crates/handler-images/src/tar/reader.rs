@@ -146,7 +146,7 @@ impl<R: Read> Reader<R> {
                 b"path" => extended.path = Some(value.to_vec()),
                 b"linkpath" => extended.link = Some(value.to_vec()),
                 b"size" => {
-                    extended.size = Some(decimal(value).ok_or_else(|| damaged("a crooked size"))?)
+                    extended.size = Some(decimal(value).ok_or_else(|| damaged("a crooked size"))?);
                 }
                 _ if key.starts_with(b"GNU.sparse.") => {
                     return Err(damaged("a sparse file, which is not supported"));
