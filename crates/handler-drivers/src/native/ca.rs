@@ -11,7 +11,7 @@ const MAX_ROOTS: u64 = 16 * 1024 * 1024;
 /// Writes the bundle. `extra`: one more file of authorities (a company's), if configured.
 ///
 /// Not flushed to the disk: it is written anew at each start.
-pub(super) fn write(path: &Path, extra: Option<&Path>, own: Option<&str>) -> io::Result<()> {
+pub(crate) fn write(path: &Path, extra: Option<&Path>, own: Option<&str>) -> io::Result<()> {
     let mut bundle = Vec::new();
     let system = CA_BUNDLES
         .iter()

@@ -6,22 +6,22 @@ use std::fmt::Write as _;
 
 /// Who a sandbox is.
 #[derive(Debug)]
-pub(super) struct Identity<'a> {
-    pub(super) id: &'a str,
-    pub(super) hostname: &'a str,
-    pub(super) user: &'a str,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) home: &'a str,
-    pub(super) shell: &'a str,
+pub(crate) struct Identity<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) hostname: &'a str,
+    pub(crate) user: &'a str,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) home: &'a str,
+    pub(crate) shell: &'a str,
     /// `/etc/passwd` of the image, for the names in it; empty: the host's folders are the root.
-    pub(super) passwd: &'a str,
+    pub(crate) passwd: &'a str,
     /// `/etc/group` of the image.
-    pub(super) group: &'a str,
+    pub(crate) group: &'a str,
 }
 
 /// All of them, read-only.
-pub(super) fn etc(who: &Identity<'_>) -> Vec<LaunchFile> {
+pub(crate) fn etc(who: &Identity<'_>) -> Vec<LaunchFile> {
     let host = who.hostname;
     [
         ("passwd", passwd(who)),

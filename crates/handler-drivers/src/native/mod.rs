@@ -7,17 +7,17 @@
 
 mod advice;
 mod api;
-mod ca;
+pub(crate) mod ca;
 mod cgroup;
 mod check;
 mod destroy;
-mod files;
+pub(crate) mod files;
 mod images;
-mod observe;
-mod plan;
-mod process;
+pub(crate) mod observe;
+pub(crate) mod plan;
+pub(crate) mod process;
 mod start;
-mod system;
+pub(crate) mod system;
 
 use async_trait::async_trait;
 use cgroup::{CgroupFolders, Controller};

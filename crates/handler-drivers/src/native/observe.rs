@@ -26,7 +26,7 @@ pub(super) fn owned(owner: &str) -> Vec<OwnedProcess> {
 }
 
 /// Start time of a process in clock ticks since boot.
-pub(super) fn start_ticks(pid: i32) -> Option<u64> {
+pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
     parse_stat(&read(pid, "stat")?).map(|stat| stat.start_ticks)
 }
 

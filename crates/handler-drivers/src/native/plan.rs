@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 /// User name inside.
-pub(super) const USER: &str = "agent";
+pub(crate) const USER: &str = "agent";
 
 /// What the plan needs to know of this host; gathered by the caller.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ impl InstancePaths {
 }
 
 /// Refuses a spec that can never be started here.
-pub(super) fn check_spec(spec: &SandboxSpec, private: &[PathBuf]) -> Result<(), DriverError> {
+pub(crate) fn check_spec(spec: &SandboxSpec, private: &[PathBuf]) -> Result<(), DriverError> {
     plain(&spec.home)?;
     plain(&spec.workdir)?;
     let mut targets = BTreeSet::from([spec.home.trim_end_matches('/').to_owned()]);
@@ -180,7 +180,7 @@ pub(super) fn launch_plan(
 }
 
 /// The owner becomes a folder name and an argument. The caller has checked it before anything was made.
-pub(super) fn check_owner(owner: &str) -> Result<(), DriverError> {
+pub(crate) fn check_owner(owner: &str) -> Result<(), DriverError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if (1..=64).contains(&owner.len()) && owner.bytes().all(is_plain) {
         Ok(())
@@ -192,7 +192,7 @@ pub(super) fn check_owner(owner: &str) -> Result<(), DriverError> {
 }
 
 /// A mount must not show the instance's own folders as a whole (something prepared in them may be mounted).
-fn check_own_folders(plan: &InstancePlan) -> Result<(), DriverError> {
+pub(crate) fn check_own_folders(plan: &InstancePlan) -> Result<(), DriverError> {
     for mount in user_mounts(&plan.spec) {
         for own in [&plan.dir, &plan.runtime_dir] {
             if own.starts_with(&mount.source) {
@@ -345,7 +345,7 @@ fn search_path(spec: &SandboxSpec, usual: &str) -> String {
     all.join(":")
 }
 
-fn check_target(target: &str) -> Result<(), DriverError> {
+pub(crate) fn check_target(target: &str) -> Result<(), DriverError> {
     plain(target)?;
     let path = Path::new(target);
     let refused = OWN_FOLDERS.contains(&target)
@@ -364,7 +364,7 @@ fn overlap(folder: &Path, source: &str) -> bool {
     folder.starts_with(source) || Path::new(source).starts_with(folder)
 }
 
-fn plain(path: &str) -> Result<(), DriverError> {
+pub(crate) fn plain(path: &str) -> Result<(), DriverError> {
     let components = Path::new(path).components();
     let is_plain = path.starts_with('/')
         && !path.contains('\0')
@@ -385,7 +385,7 @@ fn is_variable(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
-fn text(path: &Path) -> Result<String, DriverError> {
+pub(crate) fn text(path: &Path) -> Result<String, DriverError> {
     path.to_str()
         .map(str::to_owned)
         .ok_or_else(|| DriverError::Invalid(format!("{} is not a UTF-8 path", path.display())))

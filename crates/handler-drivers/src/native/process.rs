@@ -19,22 +19,22 @@ use tokio::io::unix::AsyncFd;
 /// Which process, for as long as the machine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ProcessId {
+pub(crate) struct ProcessId {
     /// The pid outside.
-    pub(super) pid: i32,
+    pub(crate) pid: i32,
     /// Start time in clock ticks since boot.
-    pub(super) start_ticks: u64,
+    pub(crate) start_ticks: u64,
 }
 
 /// A process held by descriptor.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     pidfd: OwnedFd,
 }
 
 impl Process {
     /// Takes hold of the process; `None` when it is not there any more.
-    pub(super) fn open(id: ProcessId) -> Option<Self> {
+    pub(crate) fn open(id: ProcessId) -> Option<Self> {
         let pidfd = pidfd_open(Pid::from_raw(id.pid)?, PidfdFlags::NONBLOCK).ok()?;
         // Read after opening: a process that was replaced before has another start time.
         let ticks = observe::start_ticks(id.pid)?;
@@ -42,7 +42,7 @@ impl Process {
     }
 
     /// Whether it has ended (a zombie has).
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let now = Timespec {
             tv_sec: 0,
@@ -52,7 +52,7 @@ impl Process {
     }
 
     /// Kills it; of a PID 1, its whole namespace.
-    pub(super) fn kill(&self) -> Result<(), Errno> {
+    pub(crate) fn kill(&self) -> Result<(), Errno> {
         match pidfd_send_signal(&self.pidfd, Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(error),
@@ -60,7 +60,7 @@ impl Process {
     }
 
     /// Waits for its end and takes its exit status away if it is our child.
-    pub(super) async fn ended(self) {
+    pub(crate) async fn ended(self) {
         match watch(self.pidfd) {
             Ok(pidfd) => {
                 let _ = pidfd.readable().await;
@@ -91,7 +91,7 @@ fn reap(pidfd: &OwnedFd) {
 }
 
 /// Takes away ended PID 1s whose launcher died before it could tell us about them.
-pub(super) fn reap_strays() {
+pub(crate) fn reap_strays() {
     for pid in observe::ended_inits(rustix::process::getpid().as_raw_nonzero().get()) {
         let Some(pid) = Pid::from_raw(pid) else {
             continue;

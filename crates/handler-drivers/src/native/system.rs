@@ -1,7 +1,7 @@
 //! What of the host a sandbox sees, and the environment it starts with: tables only.
 
 /// Host paths shown read-only at the same path; a missing one is skipped.
-pub(super) const SYSTEM: &[&str] = &[
+pub(crate) const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
     "/sbin",
@@ -15,7 +15,7 @@ pub(super) const SYSTEM: &[&str] = &[
 
 /// Of `/etc`, only what programs need to run and nothing that names people, hosts or keys:
 /// no shadow, sudoers, ssh, hosts, resolv.conf, machine-id, crontabs, krb5.
-pub(super) const SYSTEM_ETC: &[&str] = &[
+pub(crate) const SYSTEM_ETC: &[&str] = &[
     "alternatives",
     "bash.bashrc",
     "ca-certificates",
@@ -54,10 +54,10 @@ pub(super) const SYSTEM_ETC: &[&str] = &[
 ];
 
 /// Targets that a mount must not have, nor lie below: they are the sandbox's own.
-pub(super) const OWN_TREES: &[&str] = &["/proc", "/dev", "/sys", "/run/handler"];
+pub(crate) const OWN_TREES: &[&str] = &["/proc", "/dev", "/sys", "/run/handler"];
 
 /// Targets that a mount must not have, though it may lie below.
-pub(super) const OWN_FOLDERS: &[&str] = &[
+pub(crate) const OWN_FOLDERS: &[&str] = &[
     "/",
     "/bin",
     "/etc",
@@ -74,7 +74,7 @@ pub(super) const OWN_FOLDERS: &[&str] = &[
 ];
 
 /// Where certificate authorities of the system are kept, by distribution; the first that exists counts.
-pub(super) const CA_BUNDLES: &[&str] = &[
+pub(crate) const CA_BUNDLES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -83,7 +83,7 @@ pub(super) const CA_BUNDLES: &[&str] = &[
 ];
 
 /// Variables that point programs to the certificate bundle.
-pub(super) const CA_VARIABLES: &[&str] = &[
+pub(crate) const CA_VARIABLES: &[&str] = &[
     "CURL_CA_BUNDLE",
     "DENO_CERT",
     "GIT_SSL_CAINFO",
@@ -94,13 +94,13 @@ pub(super) const CA_VARIABLES: &[&str] = &[
 ];
 
 /// Variables that point programs to the egress filter (lower-case forms are added).
-pub(super) const PROXY_VARIABLES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY"];
+pub(crate) const PROXY_VARIABLES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY"];
 
 /// What programs must not send to the filter.
-pub(super) const NO_PROXY: &str = "localhost,127.0.0.1,::1";
+pub(crate) const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 
 /// Where programs are looked for, after `~/.local/bin`.
-pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Port on the sandbox's loopback that leads to the egress filter.
-pub(super) const EGRESS_PORT: u16 = 3128;
+pub(crate) const EGRESS_PORT: u16 = 3128;

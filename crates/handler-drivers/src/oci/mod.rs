@@ -4,7 +4,272 @@
 //! The guest is PID 1 of each container. `README.md` says what these backends guarantee and refuse.
 
 mod api;
+mod beneath;
+mod check;
+mod containers;
+mod destroy;
 mod error;
+mod identity;
+mod info;
+mod labels;
+mod link;
+mod observe;
+mod paths;
+mod plan;
+mod prepare;
+mod render_docker;
+mod render_podman;
+mod start;
+mod strays;
 
 pub use api::{Answer, Flavour, OciApi, OciSource, OciUse};
 pub use error::OciError;
+
+use crate::native::process::{Process, ProcessId};
+use async_trait::async_trait;
+use handler_engine::driver::{
+    Driver, DriverError, Instance, InstancePlan, InstanceStats, ObservedInstance,
+};
+use handler_types::SandboxId;
+use handler_types::api::HostCheck;
+use handler_types::lifetime::Capabilities;
+use handler_types::sandbox::SandboxSpec;
+use info::{EngineInfo, InfoCache};
+use plan::Etc;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// Settings of a driver.
+#[derive(Debug, Clone)]
+pub struct OciConfig {
+    /// The `handler-guest` program on this host, statically linked, readable by everyone.
+    pub guest_program: PathBuf,
+    /// The daemon's state folder: here is remembered that an engine was used.
+    pub state_dir: PathBuf,
+    /// Another file of certificate authorities to trust inside (the daemon's `SSL_CERT_FILE`).
+    pub extra_ca_file: Option<PathBuf>,
+}
+
+impl OciConfig {
+    /// The usual settings.
+    #[must_use]
+    pub fn new(guest_program: PathBuf, state_dir: PathBuf) -> Self {
+        Self {
+            guest_program,
+            state_dir,
+            extra_ca_file: None,
+        }
+    }
+}
+
+/// Operates `podman` or `docker`.
+#[derive(Debug)]
+pub struct OciDriver {
+    config: OciConfig,
+    api: OciApi,
+    info: InfoCache,
+    checks: check::Cache,
+    memory: Mutex<Memory>,
+}
+
+/// What is learned once and holds for the life of the process.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The runtime that works where the engine's own choice does not.
+    runtime: Option<String>,
+    /// Users of images, by id.
+    etc: HashMap<String, Etc>,
+    /// `PATH` of images, by id.
+    paths: HashMap<String, String>,
+}
+
+/// Images remembered at most; beyond, all are forgotten and learned again.
+const MOST_IMAGES: usize = 256;
+
+/// The driver's own words for an instance, as stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference {
+    /// The container's id.
+    container: String,
+    /// PID 1 as the host sees it; none: it is not visible here.
+    #[serde(default)]
+    process: Option<ProcessId>,
+    /// The home's folder on the host.
+    home: PathBuf,
+    /// Containers inside may have left files of other ids in the home.
+    #[serde(default)]
+    foreign_files: bool,
+}
+
+fn reference(instance: &Instance) -> Option<Reference> {
+    serde_json::from_value(instance.reference.clone()).ok()
+}
+
+impl OciDriver {
+    /// Makes a driver; the engine is not touched before it is needed.
+    #[must_use]
+    pub fn new(flavour: Flavour, source: OciSource, config: OciConfig) -> Self {
+        Self {
+            config,
+            api: OciApi::new(flavour, source),
+            info: InfoCache::default(),
+            checks: check::Cache::default(),
+            memory: Mutex::default(),
+        }
+    }
+
+    /// The connection to the engine, for its images and for the shutdown.
+    #[must_use]
+    pub fn api(&self) -> &OciApi {
+        &self.api
+    }
+
+    fn name(&self) -> &'static str {
+        self.api.flavour().name()
+    }
+
+    async fn info(&self) -> Result<EngineInfo, DriverError> {
+        self.info.get(&self.api).await.map_err(|error| error.at("ask the engine"))
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn preferred_runtime(&self) -> Option<String> {
+        self.memory().runtime.clone()
+    }
+
+    fn prefer_runtime(&self, name: &str) {
+        self.memory().runtime = Some(name.to_owned());
+    }
+
+    fn known_etc(&self, image: &str) -> Option<Etc> {
+        self.memory().etc.get(image).cloned()
+    }
+
+    fn learn_etc(&self, image: &str, etc: Etc) {
+        let mut memory = self.memory();
+        if memory.etc.len() >= MOST_IMAGES {
+            memory.etc.clear();
+        }
+        memory.etc.insert(image.to_owned(), etc);
+    }
+
+    /// `PATH` of an image; empty when it has none. Asked once by id.
+    async fn image_path(&self, engine: &OciUse, image: &str) -> Result<String, DriverError> {
+        if let Some(path) = self.memory().paths.get(image) {
+            return Ok(path.clone());
+        }
+        let seen = engine.inspect_image(image).await;
+        let seen = seen.map_err(|error| OciError::from(error).at("look at the image"))?;
+        let env = seen.config.and_then(|config| config.env).unwrap_or_default();
+        let path = env.iter().find_map(|one| one.strip_prefix("PATH="));
+        let path = path.unwrap_or_default().to_owned();
+        let mut memory = self.memory();
+        if memory.paths.len() >= MOST_IMAGES {
+            memory.paths.clear();
+        }
+        memory.paths.insert(image.to_owned(), path.clone());
+        Ok(path)
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.config.state_dir.join(format!("{}-used", self.name()))
+    }
+
+    /// Remembers, also for later daemons, that this engine may hold something of ours.
+    fn mark_used(&self) -> Result<(), DriverError> {
+        if self.was_used() {
+            return Ok(());
+        }
+        std::fs::write(self.mark(), "")
+            .map_err(|error| prepare::disk_error("remember that the engine is used", &error))
+    }
+
+    /// Whether there can be anything of ours: an engine that was never used is not started to look.
+    fn was_used(&self) -> bool {
+        self.mark().exists()
+    }
+}
+
+#[async_trait]
+impl Driver for OciDriver {
+    fn backend(&self) -> &'static str {
+        self.name()
+    }
+
+    async fn check(&self) -> Vec<HostCheck> {
+        self.checks.get(self).await
+    }
+
+    fn accept(&self, spec: &SandboxSpec) -> Result<(), DriverError> {
+        // What is not known yet is asked when it starts, before anything is made.
+        plan::check(spec, self.name(), self.info.seen().as_ref())
+    }
+
+    async fn start(&self, plan: &InstancePlan) -> Result<Instance, DriverError> {
+        start::start(self, plan).await
+    }
+
+    async fn is_alive(&self, _id: &SandboxId, instance: &Instance) -> bool {
+        observe::is_alive(self, instance).await
+    }
+
+    async fn capabilities(&self) -> Capabilities {
+        match self.info.get(&self.api).await {
+            Ok(info) => info.capabilities(),
+            Err(_) => Capabilities::default(),
+        }
+    }
+
+    async fn pause(&self, _id: &SandboxId, instance: &Instance) -> Result<(), DriverError> {
+        observe::set_paused(self, instance, true).await
+    }
+
+    async fn resume(&self, _id: &SandboxId, instance: &Instance) -> Result<(), DriverError> {
+        observe::set_paused(self, instance, false).await
+    }
+
+    async fn is_paused(&self, _id: &SandboxId, instance: &Instance) -> bool {
+        observe::is_paused(self, instance).await
+    }
+
+    async fn stats(&self, _id: &SandboxId, instance: &Instance) -> InstanceStats {
+        observe::stats(self, instance).await
+    }
+
+    async fn stop(
+        &self,
+        id: &SandboxId,
+        owner: &str,
+        instance: Option<&Instance>,
+    ) -> Result<(), DriverError> {
+        destroy::stop(self, id, owner, instance.and_then(reference)).await
+    }
+
+    async fn wait(&self, _id: &SandboxId, instance: &Instance) {
+        observe::ended(self, instance).await;
+    }
+
+    async fn destroy(
+        &self,
+        id: &SandboxId,
+        owner: &str,
+        instance: Option<&Instance>,
+    ) -> Result<(), DriverError> {
+        destroy::destroy(self, id, owner, instance.and_then(reference)).await
+    }
+
+    async fn list_owned(&self, owner: &str) -> Vec<ObservedInstance> {
+        observe::owned(self, owner).await
+    }
+}
+
+/// PID 1 of an instance, when it is visible here and still the same.
+fn process_of(reference: &Reference) -> Option<Process> {
+    reference.process.and_then(Process::open)
+}

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 pub(crate) const RUNSC: &str = "handler-runsc";
 /// What gVisor must be told: let the guest make its socket on the host side and reach the filter's; leave limits
 /// alone where it cannot set them.
-const RUNSC_FLAGS: &[&str] = &["--host-uds=all", "--ignore-cgroups"];
+const RUNSC_FLAGS: &[&str] = &[RUNSC_NEEDS, "--ignore-cgroups"];
+/// Without it the guest cannot be spoken to.
+pub(crate) const RUNSC_NEEDS: &str = "--host-uds=all";
 
 /// Writes what is to be added, if anything; answers the variable that names the file.
 pub(super) async fn write(folder: &Path) -> io::Result<Option<(&'static str, PathBuf)>> {

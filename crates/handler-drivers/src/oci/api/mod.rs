@@ -18,10 +18,11 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
+pub(super) use config_file::{RUNSC, RUNSC_NEEDS, find_program};
 pub use libpod::Answer;
 
 /// Longest wait for the head of an answer; starting a container on a busy host takes seconds.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 /// Podman's service is stopped when nobody used it for so long.
 const IDLE: Duration = Duration::from_secs(180);
 

@@ -1,0 +1,206 @@
+//! One container in the engine: made, started, found, removed. Thin over the API; what it says is judged elsewhere.
+
+use super::api::{Flavour, OciUse};
+use super::error::OciError;
+use super::info::SECCOMP;
+use super::labels;
+use super::plan::ContainerPlan;
+use super::{render_docker, render_podman};
+use bollard::models::ContainerSummaryStateEnum;
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder,
+    ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
+    StopContainerOptionsBuilder,
+};
+use futures::StreamExt;
+use handler_types::sandbox::Confinement;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Longest file of an image that is read, in bytes.
+const LONGEST_FILE: usize = 1 << 20;
+/// Bytes of a container's last words.
+const LAST_WORDS: usize = 2000;
+/// How long another removal of the same container is waited for.
+const REMOVAL: Duration = Duration::from_secs(20);
+
+/// A container that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) id: String,
+    pub(super) labels: HashMap<String, String>,
+    /// Runs or is frozen.
+    pub(super) running: bool,
+}
+
+impl Found {
+    pub(super) fn label(&self, name: &str) -> Option<&str> {
+        self.labels.get(name).map(String::as_str)
+    }
+}
+
+/// Makes one; answers its id. One of the same name that was made from the same is taken, another is replaced.
+pub(super) async fn create(
+    engine: &OciUse,
+    flavour: Flavour,
+    plan: &ContainerPlan,
+) -> Result<String, OciError> {
+    match create_new(engine, flavour, plan).await {
+        // Docker says 409; Podman's own API says 500 with these words before version 5.
+        Err(OciError::Refused { status, message })
+            if status == 409 || message.contains("already in use") =>
+        {
+            let there = engine.inspect_container(&plan.name, None).await?;
+            let id = there.id.unwrap_or_default();
+            let labels = there.config.and_then(|config| config.labels).unwrap_or_default();
+            let runs = there.state.and_then(|state| state.running) == Some(true);
+            if !runs && labels.get(labels::CONFIG) == plan.labels.get(labels::CONFIG) {
+                return Ok(id);
+            }
+            if labels.get(labels::OWNER) != plan.labels.get(labels::OWNER) {
+                return Err(OciError::Refused { status, message });
+            }
+            remove(engine, &id).await?;
+            create_new(engine, flavour, plan).await
+        }
+        other => other,
+    }
+}
+
+async fn create_new(
+    engine: &OciUse,
+    flavour: Flavour,
+    plan: &ContainerPlan,
+) -> Result<String, OciError> {
+    if flavour == Flavour::Podman {
+        let body = render_podman::body(plan);
+        let answer = engine.libpod("POST", "/containers/create", Some(&body)).await?;
+        let id = answer.body.get("Id").and_then(serde_json::Value::as_str);
+        return id.map(str::to_owned).ok_or_else(|| OciError::Broken("no id was answered".to_owned()));
+    }
+    let profile = match plan.confinement {
+        Confinement::Nested => Some(std::fs::read_to_string(SECCOMP).map_err(|error| {
+            OciError::Missing(format!("the profile for containers inside cannot be read ({SECCOMP}): {error}"))
+        })?),
+        Confinement::Strict | Confinement::Privileged => None,
+    };
+    let options = CreateContainerOptionsBuilder::new().name(&plan.name).build();
+    let body = render_docker::body(plan, profile.as_deref());
+    Ok(engine.create_container(Some(options), body).await?.id)
+}
+
+/// Starts one.
+pub(super) async fn start(engine: &OciUse, id: &str) -> Result<(), OciError> {
+    Ok(engine.start_container(id, None).await?)
+}
+
+/// Ends its processes at once and keeps it. Done also when it does not run or is not there.
+pub(super) async fn stop(engine: &OciUse, id: &str) -> Result<(), OciError> {
+    let options = StopContainerOptionsBuilder::new().t(0).build();
+    match engine.stop_container(id, Some(options)).await.map_err(OciError::from) {
+        Err(OciError::Refused { status: 304 | 404, .. }) | Ok(()) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Kills and removes it with its volumes. Done also when it is not there.
+pub(super) async fn remove(engine: &OciUse, id: &str) -> Result<(), OciError> {
+    let options = || RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+    let deadline = tokio::time::Instant::now() + REMOVAL;
+    loop {
+        match engine.remove_container(id, Some(options())).await.map_err(OciError::from) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.is_not_found() => return Ok(()),
+            // Another removal is under way.
+            Err(error) if error.is_conflict() && tokio::time::Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// All containers with these labels, ended ones too.
+pub(super) async fn list(engine: &OciUse, labels: &[(&str, &str)]) -> Result<Vec<Found>, OciError> {
+    let wanted = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let filters: HashMap<&str, Vec<String>> = HashMap::from([("label", wanted)]);
+    let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+    let found = engine.list_containers(Some(options)).await?;
+    Ok(found
+        .into_iter()
+        .filter_map(|one| {
+            use ContainerSummaryStateEnum::{PAUSED, RESTARTING, RUNNING};
+            Some(Found {
+                id: one.id?,
+                labels: one.labels.unwrap_or_default(),
+                running: matches!(one.state, Some(RUNNING | PAUSED | RESTARTING)),
+            })
+        })
+        .collect())
+}
+
+/// Whether it runs (a frozen one does), and whether it is frozen.
+pub(super) async fn state(engine: &OciUse, id: &str) -> Result<(bool, bool), OciError> {
+    let state = engine.inspect_container(id, None).await?.state.unwrap_or_default();
+    let paused = state.paused == Some(true);
+    Ok((state.running == Some(true) || paused, paused))
+}
+
+/// The end of what PID 1 said.
+pub(super) async fn last_words(engine: &OciUse, id: &str) -> String {
+    let options = LogsOptionsBuilder::new().stdout(true).stderr(true).tail("10").build();
+    let mut logs = engine.logs(id, Some(options));
+    let mut text = String::new();
+    while let Some(Ok(piece)) = logs.next().await {
+        text.push_str(&String::from_utf8_lossy(&piece.into_bytes()));
+        if text.len() > LAST_WORDS {
+            break;
+        }
+    }
+    super::error::tidy(&text)
+}
+
+/// A file of a container's root, started or not; none when it is not there or no plain file.
+pub(super) async fn read_file(engine: &OciUse, id: &str, path: &str) -> Option<String> {
+    let options = DownloadFromContainerOptionsBuilder::new().path(path).build();
+    let mut stream = engine.download_from_container(id, Some(options));
+    let mut archive = Vec::new();
+    while let Some(piece) = stream.next().await {
+        archive.extend_from_slice(&piece.ok()?);
+        if archive.len() > LONGEST_FILE {
+            return None;
+        }
+    }
+    first_file(&archive)
+}
+
+/// The content of the first entry of a tar archive, if that is a plain file.
+fn first_file(archive: &[u8]) -> Option<String> {
+    const BLOCK: usize = 512;
+    let header = archive.get(..BLOCK)?;
+    let is_plain = matches!(header.get(156), Some(b'0' | 0));
+    let size = std::str::from_utf8(header.get(124..135)?).ok()?;
+    let size = usize::from_str_radix(size.trim_matches([' ', '\0']), 8).ok()?;
+    let content = archive.get(BLOCK..BLOCK.checked_add(size)?)?;
+    is_plain.then(|| String::from_utf8_lossy(content).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_file_of_an_archive_is_read_and_anything_else_nothing() {
+        let mut archive = vec![0; 512];
+        archive[124..135].copy_from_slice(b"00000000005");
+        archive[156] = b'0';
+        archive.extend_from_slice(b"a:b\nc");
+        assert_eq!(first_file(&archive).as_deref(), Some("a:b\nc"));
+        archive[156] = b'2';
+        assert_eq!(first_file(&archive), None);
+        archive[156] = b'0';
+        archive[124..135].copy_from_slice(b"77777777777");
+        assert_eq!(first_file(&archive), None);
+        assert_eq!(first_file(b"short"), None);
+    }
+}
