@@ -2,7 +2,9 @@
 //! is ever followed.
 
 use super::identity::Identity;
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, fchmod, fchown, mkdirat, open, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, Uid, fchmod, fchown, mkdirat, open, openat, unlinkat,
+};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
@@ -66,7 +68,8 @@ impl Beneath {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let folder = self.folder(parent)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match openat(&folder, name, flags, Mode::from_raw_mode(0o600)) {
             Ok(file) => file,
             Err(Errno::EXIST) => return Ok(false),
@@ -110,8 +113,16 @@ mod tests {
         assert!(beneath.write(Path::new("link/x"), b"1", 0o600).is_err());
         assert!(beneath.write(Path::new("../x"), b"1", 0o600).is_err());
         assert!(std::fs::read_dir(&outside).expect("reads").next().is_none());
-        assert!(beneath.write(Path::new("a/b/c"), b"1", 0o640).expect("writes"));
-        assert!(!beneath.write(Path::new("a/b/c"), b"2", 0o640).expect("left"));
+        assert!(
+            beneath
+                .write(Path::new("a/b/c"), b"1", 0o640)
+                .expect("writes")
+        );
+        assert!(
+            !beneath
+                .write(Path::new("a/b/c"), b"2", 0o640)
+                .expect("left")
+        );
         assert_eq!(std::fs::read(root.join("a/b/c")).expect("reads"), b"1");
         std::os::unix::fs::symlink(outside.join("y"), root.join("a/l")).expect("link");
         assert!(!beneath.write(Path::new("a/l"), b"2", 0o640).expect("left"));

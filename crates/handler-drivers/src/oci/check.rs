@@ -1,7 +1,7 @@
 //! What `handler doctor` says of an engine: whether it answers, what it can, and a container tried for real.
 
+use super::OciDriver;
 use super::info::EngineInfo;
-use super::{Flavour, OciDriver};
 use handler_types::api::{CheckStatus, HostCheck};
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -28,7 +28,12 @@ impl Cache {
     }
 }
 
-fn check(name: &str, status: CheckStatus, detail: impl Into<String>, mend: Option<String>) -> HostCheck {
+fn check(
+    name: &str,
+    status: CheckStatus,
+    detail: impl Into<String>,
+    mend: Option<String>,
+) -> HostCheck {
     HostCheck {
         name: name.to_owned(),
         status,
@@ -59,9 +64,17 @@ async fn run(driver: &OciDriver) -> Vec<HostCheck> {
 }
 
 fn engine(info: &EngineInfo) -> HostCheck {
-    let kind = if info.rootless { "as an ordinary user" } else { "as root" };
+    let kind = if info.rootless {
+        "as an ordinary user"
+    } else {
+        "as root"
+    };
     let cgroups = if info.cgroup_v1 { 1 } else { 2 };
-    let detail = format!("{} {} {kind}, version {cgroups} cgroups", info.flavour.name(), info.version);
+    let detail = format!(
+        "{} {} {kind}, version {cgroups} cgroups",
+        info.flavour.name(),
+        info.version
+    );
     check(info.flavour.name(), CheckStatus::Ok, detail, None)
 }
 
@@ -90,27 +103,62 @@ fn runtime(driver: &OciDriver, info: &EngineInfo) -> HostCheck {
 }
 
 fn limits(info: &EngineInfo) -> HostCheck {
-    let all = [("memory", info.memory_limit), ("cpu", info.cpu_limit), ("processes", info.pids_limit)];
-    let missing: Vec<&str> = all.iter().filter(|(_, can)| !can).map(|(name, _)| *name).collect();
+    let all = [
+        ("memory", info.memory_limit),
+        ("cpu", info.cpu_limit),
+        ("processes", info.pids_limit),
+    ];
+    let missing: Vec<&str> = all
+        .iter()
+        .filter(|(_, can)| !can)
+        .map(|(name, _)| *name)
+        .collect();
     if missing.is_empty() {
-        return check("limits", CheckStatus::Ok, "memory, cpu and processes can be limited", None);
+        return check(
+            "limits",
+            CheckStatus::Ok,
+            "memory, cpu and processes can be limited",
+            None,
+        );
     }
-    let detail = format!("not enforced: {} ({})", missing.join(", "), info.limits_why());
+    let detail = format!(
+        "not enforced: {} ({})",
+        missing.join(", "),
+        info.limits_why()
+    );
     let mend = "Sandboxes run without these limits. Use version 2 cgroups with delegated controllers, or run the daemon as root.";
-    check("limits", CheckStatus::Warning, detail, Some(mend.to_owned()))
+    check(
+        "limits",
+        CheckStatus::Warning,
+        detail,
+        Some(mend.to_owned()),
+    )
 }
 
 fn pause(info: &EngineInfo) -> HostCheck {
     if info.can_pause() {
         return check("pause", CheckStatus::Ok, "sandboxes can be frozen", None);
     }
-    let detail = format!("rootless {} cannot freeze containers with version 1 cgroups", info.flavour.name());
-    check("pause", CheckStatus::Warning, detail, Some("Use version 2 cgroups, or run the daemon as root.".to_owned()))
+    let detail = format!(
+        "rootless {} cannot freeze containers with version 1 cgroups",
+        info.flavour.name()
+    );
+    check(
+        "pause",
+        CheckStatus::Warning,
+        detail,
+        Some("Use version 2 cgroups, or run the daemon as root.".to_owned()),
+    )
 }
 
 fn nested(info: &EngineInfo) -> HostCheck {
     match info.nested_obstacle() {
-        None => check("nested", CheckStatus::Ok, "containers can run inside sandboxes", None),
+        None => check(
+            "nested",
+            CheckStatus::Ok,
+            "containers can run inside sandboxes",
+            None,
+        ),
         Some(why) => check("nested", CheckStatus::Warning, why, None),
     }
 }
@@ -118,7 +166,7 @@ fn nested(info: &EngineInfo) -> HostCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oci::{OciConfig, OciSource};
+    use crate::oci::{Flavour, OciConfig, OciSource};
 
     #[tokio::test]
     async fn a_missing_engine_is_said_with_what_to_do() {
@@ -129,6 +177,12 @@ mod tests {
         let checks = run(&driver).await;
         assert_eq!(checks.len(), 1);
         assert_eq!(checks[0].status, CheckStatus::Failed);
-        assert!(checks[0].mend.as_ref().expect("mend").contains("DOCKER_HOST"));
+        assert!(
+            checks[0]
+                .mend
+                .as_ref()
+                .expect("mend")
+                .contains("DOCKER_HOST")
+        );
     }
 }

@@ -6,7 +6,7 @@ use super::info::SECCOMP;
 use super::labels;
 use super::plan::ContainerPlan;
 use super::{render_docker, render_podman};
-use bollard::models::ContainerSummaryStateEnum;
+use bollard::models::{ContainerCreateBody, ContainerSummaryStateEnum};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder,
     ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
@@ -21,8 +21,10 @@ use std::time::Duration;
 const LONGEST_FILE: usize = 1 << 20;
 /// Bytes of a container's last words.
 const LAST_WORDS: usize = 2000;
+/// How often a list that failed is asked for again.
+const LIST_TRIES: u32 = 10;
 /// How long another removal of the same container is waited for.
-const REMOVAL: Duration = Duration::from_secs(20);
+const REMOVAL: Duration = Duration::from_secs(5);
 
 /// A container that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +54,10 @@ pub(super) async fn create(
         {
             let there = engine.inspect_container(&plan.name, None).await?;
             let id = there.id.unwrap_or_default();
-            let labels = there.config.and_then(|config| config.labels).unwrap_or_default();
+            let labels = there
+                .config
+                .and_then(|config| config.labels)
+                .unwrap_or_default();
             let runs = there.state.and_then(|state| state.running) == Some(true);
             if !runs && labels.get(labels::CONFIG) == plan.labels.get(labels::CONFIG) {
                 return Ok(id);
@@ -74,19 +79,49 @@ async fn create_new(
 ) -> Result<String, OciError> {
     if flavour == Flavour::Podman {
         let body = render_podman::body(plan);
-        let answer = engine.libpod("POST", "/containers/create", Some(&body)).await?;
+        let answer = engine
+            .libpod("POST", "/containers/create", Some(&body))
+            .await?;
         let id = answer.body.get("Id").and_then(serde_json::Value::as_str);
-        return id.map(str::to_owned).ok_or_else(|| OciError::Broken("no id was answered".to_owned()));
+        return id
+            .map(str::to_owned)
+            .ok_or_else(|| OciError::Broken("no id was answered".to_owned()));
     }
     let profile = match plan.confinement {
         Confinement::Nested => Some(std::fs::read_to_string(SECCOMP).map_err(|error| {
-            OciError::Missing(format!("the profile for containers inside cannot be read ({SECCOMP}): {error}"))
+            OciError::Missing(format!(
+                "the profile for containers inside cannot be read ({SECCOMP}): {error}"
+            ))
         })?),
         Confinement::Strict | Confinement::Privileged => None,
     };
-    let options = CreateContainerOptionsBuilder::new().name(&plan.name).build();
+    let options = CreateContainerOptionsBuilder::new()
+        .name(&plan.name)
+        .build();
     let body = render_docker::body(plan, profile.as_deref());
     Ok(engine.create_container(Some(options), body).await?.id)
+}
+
+/// What an image has at some paths: read from a container that is never started, and removed again.
+pub(super) async fn read_image(
+    engine: &OciUse,
+    plan: &ContainerPlan,
+    paths: [&str; 2],
+) -> Result<[Option<String>; 2], OciError> {
+    let body = ContainerCreateBody {
+        image: Some(plan.image.clone()),
+        entrypoint: Some(vec!["/".to_owned()]),
+        labels: Some(plan.labels.clone().into_iter().collect()),
+        network_disabled: Some(true),
+        ..ContainerCreateBody::default()
+    };
+    let id = engine.create_container(None, body).await?.id;
+    let read = [
+        read_file(engine, &id, paths[0]).await,
+        read_file(engine, &id, paths[1]).await,
+    ];
+    remove(engine, &id).await?;
+    Ok(read)
 }
 
 /// Starts one.
@@ -97,22 +132,44 @@ pub(super) async fn start(engine: &OciUse, id: &str) -> Result<(), OciError> {
 /// Ends its processes at once and keeps it. Done also when it does not run or is not there.
 pub(super) async fn stop(engine: &OciUse, id: &str) -> Result<(), OciError> {
     let options = StopContainerOptionsBuilder::new().t(0).build();
-    match engine.stop_container(id, Some(options)).await.map_err(OciError::from) {
-        Err(OciError::Refused { status: 304 | 404, .. }) | Ok(()) => Ok(()),
+    match engine
+        .stop_container(id, Some(options))
+        .await
+        .map_err(OciError::from)
+    {
+        Err(OciError::Refused {
+            status: 304 | 404, ..
+        })
+        | Ok(()) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
 /// Kills and removes it with its volumes. Done also when it is not there.
+///
+/// A container that changes its state meanwhile (it was frozen and is killed, another removal is under way) makes
+/// engines refuse, which passes.
 pub(super) async fn remove(engine: &OciUse, id: &str) -> Result<(), OciError> {
-    let options = || RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+    let options = || {
+        RemoveContainerOptionsBuilder::new()
+            .force(true)
+            .v(true)
+            .build()
+    };
     let deadline = tokio::time::Instant::now() + REMOVAL;
     loop {
-        match engine.remove_container(id, Some(options())).await.map_err(OciError::from) {
+        match engine
+            .remove_container(id, Some(options()))
+            .await
+            .map_err(OciError::from)
+        {
             Ok(()) => return Ok(()),
             Err(error) if error.is_not_found() => return Ok(()),
-            // Another removal is under way.
-            Err(error) if error.is_conflict() && tokio::time::Instant::now() < deadline => {
+            Err(OciError::Refused {
+                status: 409 | 500..,
+                message,
+            }) if tokio::time::Instant::now() < deadline => {
+                tracing::debug!(container = id, %message, "a removal is tried again");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             Err(error) => return Err(error),
@@ -122,10 +179,34 @@ pub(super) async fn remove(engine: &OciUse, id: &str) -> Result<(), OciError> {
 
 /// All containers with these labels, ended ones too.
 pub(super) async fn list(engine: &OciUse, labels: &[(&str, &str)]) -> Result<Vec<Found>, OciError> {
-    let wanted = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let wanted = labels
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     let filters: HashMap<&str, Vec<String>> = HashMap::from([("label", wanted)]);
-    let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-    let found = engine.list_containers(Some(options)).await?;
+    let options = || {
+        ListContainersOptionsBuilder::new()
+            .all(true)
+            .filters(&filters)
+            .build()
+    };
+    let mut tries = 0;
+    let found = loop {
+        match engine
+            .list_containers(Some(options()))
+            .await
+            .map_err(OciError::from)
+        {
+            Ok(found) => break found,
+            // Podman gives up when a container, anybody's, vanishes while it makes its list.
+            Err(OciError::Refused {
+                status: 404 | 500..,
+                ..
+            }) if tries < LIST_TRIES => tries += 1,
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
     Ok(found
         .into_iter()
         .filter_map(|one| {
@@ -141,14 +222,22 @@ pub(super) async fn list(engine: &OciUse, labels: &[(&str, &str)]) -> Result<Vec
 
 /// Whether it runs (a frozen one does), and whether it is frozen.
 pub(super) async fn state(engine: &OciUse, id: &str) -> Result<(bool, bool), OciError> {
-    let state = engine.inspect_container(id, None).await?.state.unwrap_or_default();
+    let state = engine
+        .inspect_container(id, None)
+        .await?
+        .state
+        .unwrap_or_default();
     let paused = state.paused == Some(true);
     Ok((state.running == Some(true) || paused, paused))
 }
 
 /// The end of what PID 1 said.
 pub(super) async fn last_words(engine: &OciUse, id: &str) -> String {
-    let options = LogsOptionsBuilder::new().stdout(true).stderr(true).tail("10").build();
+    let options = LogsOptionsBuilder::new()
+        .stdout(true)
+        .stderr(true)
+        .tail("10")
+        .build();
     let mut logs = engine.logs(id, Some(options));
     let mut text = String::new();
     while let Some(Ok(piece)) = logs.next().await {
@@ -161,8 +250,10 @@ pub(super) async fn last_words(engine: &OciUse, id: &str) -> String {
 }
 
 /// A file of a container's root, started or not; none when it is not there or no plain file.
-pub(super) async fn read_file(engine: &OciUse, id: &str, path: &str) -> Option<String> {
-    let options = DownloadFromContainerOptionsBuilder::new().path(path).build();
+async fn read_file(engine: &OciUse, id: &str, path: &str) -> Option<String> {
+    let options = DownloadFromContainerOptionsBuilder::new()
+        .path(path)
+        .build();
     let mut stream = engine.download_from_container(id, Some(options));
     let mut archive = Vec::new();
     while let Some(piece) = stream.next().await {

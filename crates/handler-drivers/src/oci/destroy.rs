@@ -22,7 +22,11 @@ pub(super) async fn destroy(
     if !driver.was_used() {
         return Ok(());
     }
-    let engine = driver.api.connect().await.map_err(|error| error.at("connect"))?;
+    let engine = driver
+        .api
+        .connect()
+        .await
+        .map_err(|error| error.at("connect"))?;
     let mut homes: Vec<PathBuf> = Vec::new();
     match reference {
         Some(reference) => {
@@ -54,13 +58,23 @@ pub(super) async fn stop(
     if !driver.was_used() {
         return Ok(());
     }
-    let engine = driver.api.connect().await.map_err(|error| error.at("connect"))?;
+    let engine = driver
+        .api
+        .connect()
+        .await
+        .map_err(|error| error.at("connect"))?;
     let containers = match reference {
         Some(reference) => vec![reference.container],
-        None => of_sandbox(&engine, id, owner).await?.into_iter().map(|found| found.id).collect(),
+        None => of_sandbox(&engine, id, owner)
+            .await?
+            .into_iter()
+            .map(|found| found.id)
+            .collect(),
     };
     for container in containers {
-        containers::stop(&engine, &container).await.map_err(|error| error.at("stop the container"))?;
+        containers::stop(&engine, &container)
+            .await
+            .map_err(|error| error.at("stop the container"))?;
     }
     super::strays::reap();
     Ok(())
@@ -68,7 +82,9 @@ pub(super) async fn stop(
 
 /// At once, without waiting for the engine; everything inside ends with PID 1.
 fn kill(reference: Option<&Reference>) {
-    let process = reference.and_then(|reference| reference.process).and_then(Process::open);
+    let process = reference
+        .and_then(|reference| reference.process)
+        .and_then(Process::open);
     if let Some(process) = process
         && let Err(error) = process.kill()
     {
@@ -82,11 +98,15 @@ async fn of_sandbox(
     owner: &str,
 ) -> Result<Vec<containers::Found>, DriverError> {
     let wanted = [(labels::OWNER, owner), (labels::SANDBOX, id.as_str())];
-    containers::list(engine, &wanted).await.map_err(|error| error.at("list containers"))
+    containers::list(engine, &wanted)
+        .await
+        .map_err(|error| error.at("list containers"))
 }
 
 async fn remove(engine: &OciUse, container: &str) -> Result<(), DriverError> {
-    containers::remove(engine, container).await.map_err(|error| error.at("remove the container"))
+    containers::remove(engine, container)
+        .await
+        .map_err(|error| error.at("remove the container"))
 }
 
 /// Containers inside leave files of ids that an ordinary user can neither read nor remove: Podman can.

@@ -27,7 +27,13 @@ impl Identity {
             gid: rustix::process::getegid().as_raw(),
         };
         let owner = scope.and_then(|scope| std::fs::metadata(scope).ok());
-        choose(own, owner.map(|data| Self { uid: data.uid(), gid: data.gid() }))
+        choose(
+            own,
+            owner.map(|data| Self {
+                uid: data.uid(),
+                gid: data.gid(),
+            }),
+        )
     }
 
     /// Whether files of the sandbox belong to another than the daemon.

@@ -78,7 +78,9 @@ impl EngineInfo {
     /// Why containers cannot run inside, if so.
     pub(super) fn nested_obstacle(&self) -> Option<String> {
         if let Some(device) = missing_device() {
-            return Some(format!("running containers inside needs {device}, which this host does not have"));
+            return Some(format!(
+                "running containers inside needs {device}, which this host does not have"
+            ));
         }
         let needs_profile = self.flavour == Flavour::Docker && !Path::new(SECCOMP).is_file();
         needs_profile.then(|| {
@@ -127,7 +129,10 @@ impl InfoCache {
         }
         let asked = ask(api).await;
         let seen = asked.as_ref().ok().cloned();
-        *self.seen.write().unwrap_or_else(std::sync::PoisonError::into_inner) = seen;
+        *self
+            .seen
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = seen;
         let info = asked?;
         *kept = Some((Instant::now(), info.clone()));
         Ok(info)
@@ -140,7 +145,10 @@ impl InfoCache {
 
     /// The last answer, however old.
     pub(super) fn seen(&self) -> Option<EngineInfo> {
-        self.seen.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.seen
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -149,12 +157,18 @@ async fn ask(api: &OciApi) -> Result<EngineInfo, OciError> {
     match api.flavour() {
         Flavour::Podman => {
             let own = matches!(api.source(), super::api::OciSource::Service { .. });
-            Ok(of_podman(&engine.libpod("GET", "/info", None).await?.body, own))
+            Ok(of_podman(
+                &engine.libpod("GET", "/info", None).await?.body,
+                own,
+            ))
         }
         Flavour::Docker => {
             let (info, version) = (engine.info().await?, engine.version().await?);
             let info = serde_json::to_value(info).unwrap_or_default();
-            Ok(of_docker(&info, version.api_version.as_deref().unwrap_or_default()))
+            Ok(of_docker(
+                &info,
+                version.api_version.as_deref().unwrap_or_default(),
+            ))
         }
     }
 }
@@ -165,9 +179,14 @@ fn text(value: &Value, pointer: &str) -> String {
 }
 
 fn of_podman(info: &Value, own_service: bool) -> EngineInfo {
-    let rootless = info.pointer("/host/security/rootless").and_then(Value::as_bool) == Some(true);
+    let rootless = info
+        .pointer("/host/security/rootless")
+        .and_then(Value::as_bool)
+        == Some(true);
     let cgroup_v1 = text(info, "/host/cgroupVersion") == "v1";
-    let controllers = info.pointer("/host/cgroupControllers").and_then(Value::as_array);
+    let controllers = info
+        .pointer("/host/cgroupControllers")
+        .and_then(Value::as_array);
     let ignored = rootless && cgroup_v1;
     let has = |name: &str| {
         let listed = controllers.is_some_and(|all| all.iter().any(|one| one == name));
@@ -212,7 +231,12 @@ fn of_docker(info: &Value, api_version: &str) -> EngineInfo {
     let options = info.get("SecurityOptions").and_then(Value::as_array);
     let rootless = options.is_some_and(|all| all.iter().any(|one| one == "name=rootless"));
     let mut runtimes = BTreeMap::new();
-    for (name, runtime) in info.get("Runtimes").and_then(Value::as_object).into_iter().flatten() {
+    for (name, runtime) in info
+        .get("Runtimes")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         // The same as `runc`, under the name of its shim.
         if !name.starts_with("io.containerd.") {
             runtimes.insert(name.clone(), docker_runtime(name, runtime));
@@ -234,7 +258,10 @@ fn of_docker(info: &Value, api_version: &str) -> EngineInfo {
 
 /// gVisor is usable when Docker was told to let the guest's socket through.
 fn docker_runtime(name: &str, runtime: &Value) -> Result<(), String> {
-    let path = runtime.get("path").and_then(Value::as_str).unwrap_or_default();
+    let path = runtime
+        .get("path")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let is_gvisor = name.contains("runsc") || path.contains("runsc");
     let arguments = runtime.get("runtimeArgs").and_then(Value::as_array);
     let told = arguments.is_some_and(|all| all.iter().any(|one| one == RUNSC_NEEDS));
@@ -291,6 +318,10 @@ mod tests {
         assert!(info.runtime("runsc").is_err());
         assert_eq!(info.usable_runtimes(), ["runc", "told"]);
         assert!(!info.image_mounts && info.cpu_limit);
-        assert!(info.runtime("kata").expect_err("unknown").contains("runc, told"));
+        assert!(
+            info.runtime("kata")
+                .expect_err("unknown")
+                .contains("runc, told")
+        );
     }
 }

@@ -22,11 +22,19 @@ const OURS: &str = "handler.";
 
 /// All labels but the digest.
 pub(super) fn of(plan: &InstancePlan, home: &Path) -> BTreeMap<String, String> {
-    let theirs = plan.spec.labels.iter().filter(|(name, _)| !name.starts_with(OURS));
-    let mut labels: BTreeMap<String, String> =
-        theirs.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let theirs = plan
+        .spec
+        .labels
+        .iter()
+        .filter(|(name, _)| !name.starts_with(OURS));
+    let mut labels: BTreeMap<String, String> = theirs
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
     for mount in &plan.spec.image_mounts {
-        labels.insert(format!("{IMAGE_MOUNT}{}", mount.image.id), mount.target.clone());
+        labels.insert(
+            format!("{IMAGE_MOUNT}{}", mount.image.id),
+            mount.target.clone(),
+        );
     }
     let own = [
         (MANAGED, "1".to_owned()),
@@ -41,5 +49,9 @@ pub(super) fn of(plan: &InstancePlan, home: &Path) -> BTreeMap<String, String> {
 /// Digest of a request's text.
 pub(super) fn digest(text: &str) -> String {
     let digest = Sha256::digest(text);
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -29,7 +29,10 @@ pub(super) async fn take(paths: &HostPaths) -> io::Result<Option<ProcessId>> {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if Instant::now() > deadline {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "the guest did not start"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "the guest did not start",
+                    ));
                 }
                 tokio::time::sleep(LOOK).await;
                 continue;
@@ -40,7 +43,8 @@ pub(super) async fn take(paths: &HostPaths) -> io::Result<Option<ProcessId>> {
             Ok(stream) => return Ok(peer(&stream)),
             // Bound, and a moment before it listens.
             Err(error)
-                if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < deadline =>
+                if error.kind() == io::ErrorKind::ConnectionRefused
+                    && Instant::now() < deadline =>
             {
                 tokio::time::sleep(LOOK).await;
                 std::fs::remove_file(&paths.socket)?;
@@ -58,7 +62,10 @@ fn link(inside: &Path, ours: &Path) -> io::Result<()> {
         return Ok(());
     }
     std::fs::remove_file(ours)?;
-    Err(io::Error::new(io::ErrorKind::InvalidData, "what the guest made is no socket"))
+    Err(io::Error::new(
+        io::ErrorKind::InvalidData,
+        "what the guest made is no socket",
+    ))
 }
 
 fn peer(stream: &UnixStream) -> Option<ProcessId> {
@@ -95,10 +102,15 @@ mod tests {
         let inside = paths.guest_dir.join("guest.sock");
         let _listener = tokio::net::UnixListener::bind(&inside).expect("binds");
         let process = take(&paths).await.expect("taken").expect("visible");
-        assert_eq!(process.pid, rustix::process::getpid().as_raw_nonzero().get());
+        assert_eq!(
+            process.pid,
+            rustix::process::getpid().as_raw_nonzero().get()
+        );
         std::fs::remove_file(&inside).expect("removed");
         std::os::unix::fs::symlink("/nonexistent", &inside).expect("link");
-        UnixStream::connect(&paths.socket).await.expect("still there");
+        UnixStream::connect(&paths.socket)
+            .await
+            .expect("still there");
     }
 
     #[tokio::test]

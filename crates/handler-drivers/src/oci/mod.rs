@@ -132,7 +132,10 @@ impl OciDriver {
     }
 
     async fn info(&self) -> Result<EngineInfo, DriverError> {
-        self.info.get(&self.api).await.map_err(|error| error.at("ask the engine"))
+        self.info
+            .get(&self.api)
+            .await
+            .map_err(|error| error.at("ask the engine"))
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
@@ -166,7 +169,10 @@ impl OciDriver {
         }
         let seen = engine.inspect_image(image).await;
         let seen = seen.map_err(|error| OciError::from(error).at("look at the image"))?;
-        let env = seen.config.and_then(|config| config.env).unwrap_or_default();
+        let env = seen
+            .config
+            .and_then(|config| config.env)
+            .unwrap_or_default();
         let path = env.iter().find_map(|one| one.strip_prefix("PATH="));
         let path = path.unwrap_or_default().to_owned();
         let mut memory = self.memory();

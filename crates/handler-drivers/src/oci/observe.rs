@@ -20,7 +20,10 @@ pub(super) async fn is_alive(driver: &OciDriver, instance: &Instance) -> bool {
     let Ok(engine) = driver.api.connect().await else {
         return false;
     };
-    matches!(containers::state(&engine, &reference.container).await, Ok((true, _)))
+    matches!(
+        containers::state(&engine, &reference.container).await,
+        Ok((true, _))
+    )
 }
 
 /// Returns when it has ended.
@@ -63,7 +66,11 @@ pub(super) async fn set_paused(
             driver.name()
         )));
     }
-    let engine = driver.api.connect().await.map_err(|error| error.at("connect"))?;
+    let engine = driver
+        .api
+        .connect()
+        .await
+        .map_err(|error| error.at("connect"))?;
     let container = &reference.container;
     let done = if paused {
         engine.pause_container(container).await
@@ -85,7 +92,10 @@ pub(super) async fn is_paused(driver: &OciDriver, instance: &Instance) -> bool {
     let Ok(engine) = driver.api.connect().await else {
         return false;
     };
-    matches!(containers::state(&engine, &reference.container).await, Ok((_, true)))
+    matches!(
+        containers::state(&engine, &reference.container).await,
+        Ok((_, true))
+    )
 }
 
 /// What the engine counts.
@@ -96,12 +106,18 @@ pub(super) async fn stats(driver: &OciDriver, instance: &Instance) -> InstanceSt
     let Ok(engine) = driver.api.connect().await else {
         return InstanceStats::default();
     };
-    let options = StatsOptionsBuilder::new().stream(false).one_shot(true).build();
+    let options = StatsOptionsBuilder::new()
+        .stream(false)
+        .one_shot(true)
+        .build();
     let mut answers = engine.stats(&reference.container, Some(options));
     let Some(Ok(now)) = answers.next().await else {
         return InstanceStats::default();
     };
-    let cpu = now.cpu_stats.and_then(|cpu| cpu.cpu_usage).and_then(|usage| usage.total_usage);
+    let cpu = now
+        .cpu_stats
+        .and_then(|cpu| cpu.cpu_usage)
+        .and_then(|usage| usage.total_usage);
     InstanceStats {
         memory_bytes: now.memory_stats.and_then(|memory| memory.usage),
         cpu_ms: cpu.map(|nanoseconds| nanoseconds / 1_000_000),

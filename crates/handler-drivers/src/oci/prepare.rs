@@ -73,7 +73,7 @@ fn give(path: &Path, to: Identity) -> io::Result<()> {
 }
 
 /// Writes one file that is mounted from outside.
-pub(super) fn generated(
+fn generated(
     paths: &HostPaths,
     number: usize,
     file: &GeneratedFile,
@@ -81,29 +81,34 @@ pub(super) fn generated(
 ) -> io::Result<()> {
     let beneath = Beneath::open(&paths.files, owner(identity))?;
     let name = number.to_string();
-    match std::fs::remove_file(paths.files.join(&name)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    beneath.write(Path::new(&name), file.content.as_bytes(), file.mode).map(drop)
+    beneath
+        .write(Path::new(&name), file.content.as_bytes(), file.mode)
+        .map(drop)
 }
 
 fn plant(seed: &Seed, identity: Identity) -> Result<(), DriverError> {
     let owner = owner(identity);
     let (result, below, is_place) = match seed {
         Seed::Folder { root } => {
-            let made = create_private_dir(root)
-                .and_then(|()| Beneath::open(root, owner)?.own_root(0o700));
+            let made =
+                create_private_dir(root).and_then(|()| Beneath::open(root, owner)?.own_root(0o700));
             return made.map_err(|error| disk_error("prepare a writable folder", &error));
         }
         Seed::FolderPlace { root, below } => {
             let made = Beneath::open(root, owner).and_then(|at| at.folder(below).map(drop));
             (made, below, true)
         }
-        Seed::FilePlace { root, below } => {
-            (Beneath::open(root, owner).and_then(|at| at.file_place(below)), below, true)
-        }
-        Seed::File { root, below, content, mode } => {
+        Seed::FilePlace { root, below } => (
+            Beneath::open(root, owner).and_then(|at| at.file_place(below)),
+            below,
+            true,
+        ),
+        Seed::File {
+            root,
+            below,
+            content,
+            mode,
+        } => {
             let written = Beneath::open(root, owner)
                 .and_then(|at| at.write(below, content.as_bytes(), *mode).map(drop));
             (written, below, false)

@@ -16,7 +16,12 @@ pub(super) fn body(plan: &ContainerPlan, seccomp: Option<&str>) -> ContainerCrea
         entrypoint: Some(plan.argv.clone()),
         user: Some(format!("{}:{}", plan.identity.uid, plan.identity.gid)),
         working_dir: Some("/".to_owned()),
-        env: Some(plan.env.iter().map(|(name, value)| format!("{name}={value}")).collect()),
+        env: Some(
+            plan.env
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect(),
+        ),
         labels: Some(plan.labels.clone().into_iter().collect()),
         healthcheck: Some(HealthConfig {
             test: Some(vec!["NONE".to_owned()]),
@@ -40,6 +45,9 @@ fn host(plan: &ContainerPlan, seccomp: Option<&str>) -> HostConfig {
         cap_drop: (plan.confinement == Confinement::Strict).then(|| vec!["ALL".to_owned()]),
         security_opt: Some(security(plan.confinement, seccomp)),
         devices: Some(plan.devices.iter().map(device).collect()),
+        // Without it, the inner engine cannot mount a `/proc` of its own.
+        masked_paths: (plan.confinement == Confinement::Nested).then(Vec::new),
+        readonly_paths: (plan.confinement == Confinement::Nested).then(Vec::new),
         network_mode: (!plan.open).then(|| "none".to_owned()),
         runtime: plan.runtime.clone(),
         mounts: Some(mounts(plan)),
@@ -63,7 +71,7 @@ fn security(confinement: Confinement, seccomp: Option<&str>) -> Vec<String> {
     match confinement {
         Confinement::Strict => vec!["no-new-privileges:true".to_owned()],
         Confinement::Nested => {
-            let mut all = ["label=disable", "apparmor=unconfined", "systempaths=unconfined"]
+            let mut all = ["label=disable", "apparmor=unconfined"]
                 .map(str::to_owned)
                 .to_vec();
             all.extend(seccomp.map(|profile| format!("seccomp={profile}")));
@@ -98,7 +106,13 @@ fn mounts(plan: &ContainerPlan) -> Vec<Mount> {
 fn tmpfs(plan: &ContainerPlan) -> HashMap<String, String> {
     let owner = plan.identity;
     let options = |mode: u32| {
-        format!("rw,exec,nosuid,nodev,mode={mode:o},uid={},gid={}", owner.uid, owner.gid)
+        format!(
+            "rw,exec,nosuid,nodev,mode={mode:o},uid={},gid={}",
+            owner.uid, owner.gid
+        )
     };
-    plan.tmpfs.iter().map(|place| (place.target.clone(), options(place.mode))).collect()
+    plan.tmpfs
+        .iter()
+        .map(|place| (place.target.clone(), options(place.mode)))
+        .collect()
 }

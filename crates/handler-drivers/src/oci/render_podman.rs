@@ -66,16 +66,21 @@ fn confinement(body: &mut Map<String, Value>, plan: &ContainerPlan) {
 }
 
 fn mounts(plan: &ContainerPlan) -> Vec<Value> {
-    let binds = plan.binds.iter().map(|Bind { source, target, read_only }| {
-        let access = if *read_only { "ro" } else { "rw" };
-        json!({"type": "bind", "source": source, "destination": target,
+    let binds = plan.binds.iter().map(
+        |Bind {
+             source,
+             target,
+             read_only,
+         }| {
+            let access = if *read_only { "ro" } else { "rw" };
+            json!({"type": "bind", "source": source, "destination": target,
             "options": ["rbind", "rprivate", "nosuid", "nodev", access]})
-    });
+        },
+    );
     let tmpfs = plan.tmpfs.iter().map(|Tmpfs { target, mode }| {
-        let owner = plan.identity;
+        // `U`: it belongs to the container's user.
         json!({"type": "tmpfs", "source": "tmpfs", "destination": target,
-            "options": ["rw", "exec", "nosuid", "nodev", "notmpcopyup", format!("mode={mode:o}"),
-                format!("uid={}", owner.uid), format!("gid={}", owner.gid)]})
+            "options": ["rw", "exec", "nosuid", "nodev", "notmpcopyup", "U", format!("mode={mode:o}")]})
     });
     binds.chain(tmpfs).collect()
 }

@@ -28,7 +28,11 @@ pub(super) async fn start(
     let info = driver.info().await?;
     plan::check(&plan.spec, driver.name(), Some(&info))?;
     check_own_folders(plan)?;
-    let engine = driver.api.connect().await.map_err(|error| error.at("connect"))?;
+    let engine = driver
+        .api
+        .connect()
+        .await
+        .map_err(|error| error.at("connect"))?;
     driver.mark_used()?;
     let facts = facts(driver, &engine, &info, &plan.spec).await?;
     let paths = HostPaths::of(plan);
@@ -62,7 +66,10 @@ async fn facts(
         }
         _ => None,
     };
-    let asked = spec.runtime.as_deref().map(|name| info.engine_runtime(name));
+    let asked = spec
+        .runtime
+        .as_deref()
+        .map(|name| info.engine_runtime(name));
     Ok(Facts {
         identity: Identity::decide(spec.scope.as_deref()),
         keep_id: info.rootless && info.flavour == super::Flavour::Podman,
@@ -76,20 +83,32 @@ async fn facts(
 /// Limits that the engine enforces; the others have been refused or are told in the warnings.
 fn limits(asked: &Resources, info: &EngineInfo) -> Result<Limits, DriverError> {
     let invalid = |text: &str| Err(DriverError::Invalid(text.to_owned()));
-    if asked.memory_mib.is_some_and(|mib| !(LEAST_MEMORY_MIB..1 << 40).contains(&mib)) {
+    if asked
+        .memory_mib
+        .is_some_and(|mib| !(LEAST_MEMORY_MIB..1 << 40).contains(&mib))
+    {
         return invalid("memory: at least 16 MiB");
     }
-    if asked.cpus.is_some_and(|cpus| !(LEAST_CPUS..=100_000.0).contains(&cpus)) {
+    if asked
+        .cpus
+        .is_some_and(|cpus| !(LEAST_CPUS..=100_000.0).contains(&cpus))
+    {
         return invalid("CPUs: at least 0.05");
     }
-    if asked.pids.is_some_and(|pids| !(LEAST_PIDS..1 << 40).contains(&pids)) {
+    if asked
+        .pids
+        .is_some_and(|pids| !(LEAST_PIDS..1 << 40).contains(&pids))
+    {
         return invalid("processes: at least 8");
     }
     let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     #[expect(clippy::cast_possible_truncation, reason = "bounded above")]
     let nano = |cpus: f64| (cpus * 1e9) as i64;
     Ok(Limits {
-        memory: asked.memory_mib.filter(|_| info.memory_limit).map(|mib| whole(mib << 20)),
+        memory: asked
+            .memory_mib
+            .filter(|_| info.memory_limit)
+            .map(|mib| whole(mib << 20)),
         nano_cpus: asked.cpus.filter(|_| info.cpu_limit).map(nano),
         pids: asked.pids.filter(|_| info.pids_limit).map(whole),
     })
@@ -100,7 +119,12 @@ fn is_runtimes_fault(error: &DriverError) -> bool {
     let DriverError::Failed { step, message } = error else {
         return false;
     };
-    let told = ["OCI runtime", "runtime create failed", "cgroups in hybrid mode", "crun:"];
+    let told = [
+        "OCI runtime",
+        "runtime create failed",
+        "cgroups in hybrid mode",
+        "crun:",
+    ];
     matches!(step.as_str(), "start" | "create") && told.iter().any(|words| message.contains(words))
 }
 
@@ -114,7 +138,10 @@ async fn with_another(
     info: &EngineInfo,
     error: DriverError,
 ) -> Result<Reference, DriverError> {
-    let used = facts.runtime.clone().unwrap_or_else(|| info.default_runtime.clone());
+    let used = facts
+        .runtime
+        .clone()
+        .unwrap_or_else(|| info.default_runtime.clone());
     for name in ["runc", "crun"].into_iter().filter(|name| *name != used) {
         if info.runtime(name).is_err() {
             continue;
@@ -140,19 +167,17 @@ async fn attempt(
     facts: &Facts,
 ) -> Result<Reference, DriverError> {
     let mut built = plan::build(plan, paths, facts)?;
-    let known = driver.known_etc(&built.container.image);
-    if let Some(etc) = &known {
-        fill_etc(&mut built, etc, &plan.spec.home);
-    }
+    let etc = etc_of(driver, engine, &built.container).await;
+    let etc = etc.map_err(|error| refusal(error, plan, "create"))?;
+    fill_etc(&mut built, &etc, &plan.spec.home);
     prepare::prepare(plan, paths, &built, driver.config.extra_ca_file.as_deref())?;
     let id = containers::create(engine, driver.api.flavour(), &built.container)
         .await
         .map_err(|error| refusal(error, plan, "create"))?;
     let result = async {
-        if known.is_none() {
-            learn_etc(driver, engine, &id, &mut built, plan, paths).await?;
-        }
-        containers::start(engine, &id).await.map_err(|error| refusal(error, plan, "start"))?;
+        containers::start(engine, &id)
+            .await
+            .map_err(|error| refusal(error, plan, "start"))?;
         speak(engine, &id, paths).await
     }
     .await;
@@ -173,28 +198,20 @@ async fn attempt(
     }
 }
 
-/// The first container of an image tells which users it has; later ones know.
-async fn learn_etc(
+/// The users of an image: read once, kept in memory.
+async fn etc_of(
     driver: &OciDriver,
     engine: &OciUse,
-    id: &str,
-    built: &mut Built,
-    plan: &InstancePlan,
-    paths: &HostPaths,
-) -> Result<(), DriverError> {
-    let etc = Etc {
-        passwd: containers::read_file(engine, id, "/etc/passwd").await.unwrap_or_default(),
-        group: containers::read_file(engine, id, "/etc/group").await.unwrap_or_default(),
-    };
-    fill_etc(built, &etc, &plan.spec.home);
-    for (number, file) in built.files.iter().enumerate() {
-        if matches!(file.target.as_str(), "/etc/passwd" | "/etc/group") {
-            prepare::generated(paths, number, file, built.container.identity)
-                .map_err(|error| prepare::disk_error("write /etc", &error))?;
-        }
+    container: &plan::ContainerPlan,
+) -> Result<Etc, OciError> {
+    if let Some(etc) = driver.known_etc(&container.image) {
+        return Ok(etc);
     }
-    driver.learn_etc(&built.container.image, etc);
-    Ok(())
+    let read = containers::read_image(engine, container, ["/etc/passwd", "/etc/group"]).await?;
+    let [passwd, group] = read.map(Option::unwrap_or_default);
+    let etc = Etc { passwd, group };
+    driver.learn_etc(&container.image, etc.clone());
+    Ok(etc)
 }
 
 fn fill_etc(built: &mut Built, etc: &Etc, home: &str) {
@@ -247,11 +264,18 @@ fn refusal(error: OciError, plan: &InstancePlan, step: &str) -> DriverError {
     let OciError::Refused { status, message } = &error else {
         return error.at(step);
     };
-    let no_image = message.contains("no such image") || message.contains("No such image")
+    let no_image = message.contains("no such image")
+        || message.contains("No such image")
         || message.contains("image not known");
     if (*status == 404 || *status == 500) && no_image {
-        let name = plan.spec.image.as_ref().map_or("", |image| image.reference.as_str());
-        return DriverError::Invalid(format!("the image `{name}` is not there any more: get it again"));
+        let name = plan
+            .spec
+            .image
+            .as_ref()
+            .map_or("", |image| image.reference.as_str());
+        return DriverError::Invalid(format!(
+            "the image `{name}` is not there any more: get it again"
+        ));
     }
     error.at(step)
 }

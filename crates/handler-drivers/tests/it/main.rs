@@ -8,5 +8,6 @@ mod endings;
 mod images;
 mod inside;
 mod limits;
+mod oci;
 mod starting;
 mod world;

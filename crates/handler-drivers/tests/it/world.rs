@@ -24,7 +24,7 @@ pub(crate) struct World {
 
 /// What a command did.
 #[derive(Debug)]
-#[expect(dead_code, reason = "all fields are shown when a test fails")]
+
 pub(crate) struct Done {
     pub(crate) code: i32,
     pub(crate) out: String,

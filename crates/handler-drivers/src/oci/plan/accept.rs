@@ -50,7 +50,10 @@ fn invalid(text: impl Into<String>) -> DriverError {
 }
 
 fn places(spec: &SandboxSpec) -> Result<(), DriverError> {
-    let mounts = spec.mounts.iter().flat_map(|mount| [&mount.source, &mount.target]);
+    let mounts = spec
+        .mounts
+        .iter()
+        .flat_map(|mount| [&mount.source, &mount.target]);
     let images = spec.image_mounts.iter().map(|mount| &mount.target);
     let files = spec.files.iter().map(|file| &file.target);
     let all = mounts
@@ -89,20 +92,29 @@ fn places(spec: &SandboxSpec) -> Result<(), DriverError> {
 fn variables(spec: &SandboxSpec) -> Result<(), DriverError> {
     let has = |name: &str| spec.env.contains_key(name);
     if !spec.path_append.is_empty() && has("PATH") {
-        return Err(invalid("PATH is set and folders are to be appended to the image's: choose one"));
+        return Err(invalid(
+            "PATH is set and folders are to be appended to the image's: choose one",
+        ));
     }
     let of_display = ["WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DISPLAY"];
     if spec.display.is_some() && of_display.iter().any(|name| has(name)) {
-        return Err(invalid(format!("with a display, {} are not to be set", of_display.join(", "))));
+        return Err(invalid(format!(
+            "with a display, {} are not to be set",
+            of_display.join(", ")
+        )));
     }
     if spec.phantoms.is_empty() {
         return Ok(());
     }
     if spec.network == NetworkPolicy::None {
-        return Err(invalid("secrets are given by the network filter, and there is no network"));
+        return Err(invalid(
+            "secrets are given by the network filter, and there is no network",
+        ));
     }
     match CA_VARIABLES.iter().find(|name| has(name)) {
-        Some(name) => Err(invalid(format!("{name} is set for secrets and must not be set otherwise"))),
+        Some(name) => Err(invalid(format!(
+            "{name} is set for secrets and must not be set otherwise"
+        ))),
         None => Ok(()),
     }
 }
@@ -114,7 +126,9 @@ fn is_socket(path: &str) -> Result<(), DriverError> {
     if data.is_ok_and(|data| data.file_type().is_socket()) {
         return Ok(());
     }
-    Err(DriverError::Unenforceable(format!("the display {path} is not a socket")))
+    Err(DriverError::Unenforceable(format!(
+        "the display {path} is not a socket"
+    )))
 }
 
 fn abilities(spec: &SandboxSpec, backend: &str, engine: &EngineInfo) -> Result<(), DriverError> {
@@ -146,17 +160,28 @@ fn abilities(spec: &SandboxSpec, backend: &str, engine: &EngineInfo) -> Result<(
 /// Limits that were asked for and that this engine does not enforce, in words.
 pub(in crate::oci) fn limits_missing(spec: &SandboxSpec, engine: &EngineInfo) -> Vec<String> {
     let asked = [
-        ("memory", spec.resources.memory_mib.is_some(), engine.memory_limit),
+        (
+            "memory",
+            spec.resources.memory_mib.is_some(),
+            engine.memory_limit,
+        ),
         ("cpu", spec.resources.cpus.is_some(), engine.cpu_limit),
         ("process", spec.resources.pids.is_some(), engine.pids_limit),
     ];
     let missing = asked.iter().filter(|(_, asked, can)| *asked && !can);
     missing
-        .map(|(name, ..)| format!("The {name} limit cannot be enforced here: {}.", engine.limits_why()))
+        .map(|(name, ..)| {
+            format!(
+                "The {name} limit cannot be enforced here: {}.",
+                engine.limits_why()
+            )
+        })
         .collect()
 }
 
 /// Devices that are missing on this host for running containers inside.
 pub(in crate::oci) fn missing_device() -> Option<&'static str> {
-    NESTED_DEVICES.into_iter().find(|device| !Path::new(device).exists())
+    NESTED_DEVICES
+        .into_iter()
+        .find(|device| !Path::new(device).exists())
 }

@@ -24,7 +24,9 @@ pub(super) fn environment(
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into();
-    let bundle = CA_VARIABLES.iter().map(|name| ((*name).to_owned(), CA_BUNDLE.to_owned()));
+    let bundle = CA_VARIABLES
+        .iter()
+        .map(|name| ((*name).to_owned(), CA_BUNDLE.to_owned()));
     env.extend(bundle);
     if uses_filter(plan) {
         let proxy = format!("http://127.0.0.1:{EGRESS_PORT}");

@@ -42,15 +42,17 @@ pub(super) fn files(plan: &InstancePlan, identity: Identity) -> Vec<GeneratedFil
         shell: "/bin/sh",
     });
     let has_route = matches!(plan.spec.network, NetworkPolicy::Open);
-    let wanted = |target: &str| {
-        ALWAYS.contains(&target) || (!has_route && WITHOUT_ROUTE.contains(&target))
-    };
-    let own = own.into_iter().filter(|file| wanted(&file.target)).map(|file| GeneratedFile {
-        target: file.target,
-        content: file.content,
-        mode: file.mode,
-        writable: false,
-    });
+    let wanted =
+        |target: &str| ALWAYS.contains(&target) || (!has_route && WITHOUT_ROUTE.contains(&target));
+    let own = own
+        .into_iter()
+        .filter(|file| wanted(&file.target))
+        .map(|file| GeneratedFile {
+            target: file.target,
+            content: file.content,
+            mode: file.mode,
+            writable: false,
+        });
     let asked = plan.spec.files.iter().map(|file| GeneratedFile {
         target: file.target.clone(),
         content: file.content.clone(),

@@ -9,7 +9,7 @@ mod places;
 mod tests;
 
 pub(super) use accept::{check, limits_missing, missing_device};
-pub(super) use generated::{Etc, GeneratedFile, passwd_file, group_file};
+pub(super) use generated::{Etc, GeneratedFile, group_file, passwd_file};
 pub(super) use places::Seed;
 
 use super::identity::Identity;
@@ -146,7 +146,10 @@ pub(super) fn build(
         open: matches!(spec.network, NetworkPolicy::Open),
         limits: facts.limits,
     };
-    labels.insert(labels::CONFIG.to_owned(), labels::digest(&format!("{container:?} {labels:?}")));
+    labels.insert(
+        labels::CONFIG.to_owned(),
+        labels::digest(&format!("{container:?} {labels:?}")),
+    );
     container.labels = labels;
     Ok(Built {
         container,

@@ -48,7 +48,12 @@ fn subordinate(id: u32, keep_id: bool) -> String {
         return format!("{USER}:{ROOTFUL_FIRST}:{ROOTFUL_COUNT}\n");
     }
     let last = ROOTLESS_IDS.max(id.saturating_add(1));
-    format!("{USER}:1:{}\n{USER}:{}:{}\n", id.saturating_sub(1), id.saturating_add(1), last - id)
+    format!(
+        "{USER}:1:{}\n{USER}:{}:{}\n",
+        id.saturating_sub(1),
+        id.saturating_add(1),
+        last - id
+    )
 }
 
 #[cfg(test)]

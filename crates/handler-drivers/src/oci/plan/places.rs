@@ -69,7 +69,9 @@ pub(super) fn place(
     if spec.display.is_some() {
         placed.tmpfs.push(tmpfs(paths::RUNTIME_DIR, 0o700));
     }
-    let inner: Vec<&str> = user_targets(plan).chain(files.iter().map(|f| f.target.as_str())).collect();
+    let inner: Vec<&str> = user_targets(plan)
+        .chain(files.iter().map(|f| f.target.as_str()))
+        .collect();
     for (number, path) in spec.writable_paths.iter().enumerate() {
         let has_inner = inner.iter().any(|target| is_below(target, path));
         if !has_inner {
@@ -105,7 +107,11 @@ fn user_mounts(
     regions: &mut Vec<Region>,
 ) -> Result<(), DriverError> {
     let scope = plan.spec.scope.iter().map(|scope| (scope, scope, false));
-    let others = plan.spec.mounts.iter().map(|m| (&m.source, &m.target, m.read_only));
+    let others = plan
+        .spec
+        .mounts
+        .iter()
+        .map(|m| (&m.source, &m.target, m.read_only));
     let mut all: Vec<(&String, &String, bool)> = scope.chain(others).collect();
     all.sort_by_key(|(_, target, _)| target.split('/').count());
     for (source, target, read_only) in all {
@@ -175,7 +181,12 @@ fn user_targets(plan: &InstancePlan) -> impl Iterator<Item = &str> {
     let mounts = spec.mounts.iter().map(|mount| mount.target.as_str());
     let images = spec.image_mounts.iter().map(|mount| mount.target.as_str());
     let writable = spec.writable_paths.iter().map(String::as_str);
-    spec.scope.as_deref().into_iter().chain(mounts).chain(images).chain(writable)
+    spec.scope
+        .as_deref()
+        .into_iter()
+        .chain(mounts)
+        .chain(images)
+        .chain(writable)
 }
 
 fn is_below(target: &str, folder: &str) -> bool {
@@ -189,7 +200,12 @@ fn tmpfs(target: &str, mode: u32) -> Tmpfs {
     }
 }
 
-fn bind(placed: &mut Placed, source: &Path, target: &str, read_only: bool) -> Result<(), DriverError> {
+fn bind(
+    placed: &mut Placed,
+    source: &Path,
+    target: &str,
+    read_only: bool,
+) -> Result<(), DriverError> {
     placed.binds.push(Bind {
         source: text(source)?,
         target: target.to_owned(),

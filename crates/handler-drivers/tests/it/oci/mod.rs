@@ -1,0 +1,10 @@
+//! Sandboxes as containers, on every engine this machine has: Podman as root, Podman as an ordinary user (a second run
+//! of these tests), Docker (a private `dockerd` without network).
+
+mod confinement;
+mod engine;
+mod inside;
+mod life;
+mod rootless;
+mod runtimes;
+mod world;
