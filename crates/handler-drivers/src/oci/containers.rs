@@ -14,7 +14,7 @@ use bollard::query_parameters::{
 };
 use futures::StreamExt;
 use handler_types::sandbox::Confinement;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 /// Longest file of an image that is read, in bytes.
@@ -105,13 +105,14 @@ async fn create_new(
 /// What an image has at some paths: read from a container that is never started, and removed again.
 pub(super) async fn read_image(
     engine: &OciUse,
-    plan: &ContainerPlan,
+    image: &str,
+    labels: BTreeMap<String, String>,
     paths: [&str; 2],
 ) -> Result<[Option<String>; 2], OciError> {
     let body = ContainerCreateBody {
-        image: Some(plan.image.clone()),
+        image: Some(image.to_owned()),
         entrypoint: Some(vec!["/".to_owned()]),
-        labels: Some(plan.labels.clone().into_iter().collect()),
+        labels: Some(labels.into_iter().collect()),
         network_disabled: Some(true),
         ..ContainerCreateBody::default()
     };

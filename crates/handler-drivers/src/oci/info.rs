@@ -199,6 +199,17 @@ fn of_podman(info: &Value, own_service: bool) -> EngineInfo {
         .map(|name| (name.to_owned(), Ok(())))
         .collect();
     let default_runtime = text(info, "/host/ociRuntime/name");
+    if !own_service && major_of(info) < 6 {
+        // Its service uses one runtime for all, and it is not ours to start.
+        for (name, usable) in runtimes
+            .iter_mut()
+            .filter(|(name, _)| **name != default_runtime)
+        {
+            *usable = Err(format!(
+                "a Podman before version 6 that the daemon did not start cannot be told to use {name}"
+            ));
+        }
+    }
     if !default_runtime.is_empty() && !default_runtime.starts_with('/') {
         runtimes.insert(default_runtime.clone(), Ok(()));
     }
@@ -224,6 +235,15 @@ fn of_podman(info: &Value, own_service: bool) -> EngineInfo {
         default_runtime,
         runtimes,
     }
+}
+
+fn major_of(info: &Value) -> u32 {
+    let version = text(info, "/version/Version");
+    version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok())
+        .unwrap_or(0)
 }
 
 fn of_docker(info: &Value, api_version: &str) -> EngineInfo {

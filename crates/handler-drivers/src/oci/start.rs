@@ -5,8 +5,8 @@ use super::error::OciError;
 use super::identity::Identity;
 use super::info::EngineInfo;
 use super::paths::HostPaths;
-use super::plan::{self, Built, Etc, Facts, Limits};
-use super::{OciDriver, Reference, containers, link, prepare};
+use super::plan::{self, Etc, Facts, Limits};
+use super::{OciDriver, Reference, containers, labels, link, prepare};
 use crate::native::plan::{check_own_folders, check_owner};
 use handler_engine::driver::{DriverError, Instance, InstancePlan};
 use handler_types::sandbox::{Resources, SandboxSpec};
@@ -34,12 +34,15 @@ pub(super) async fn start(
         .await
         .map_err(|error| error.at("connect"))?;
     driver.mark_used()?;
-    let facts = facts(driver, &engine, &info, &plan.spec).await?;
     let paths = HostPaths::of(plan);
-    let first = attempt(driver, &engine, plan, &paths, &facts).await;
+    let facts = Facts {
+        etc: etc_of(driver, &engine, plan, &paths).await?,
+        ..facts(driver, &engine, &info, &plan.spec).await?
+    };
+    let first = attempt(driver, plan, &paths, &facts).await;
     let started = match first {
         Err(error) if plan.spec.runtime.is_none() && is_runtimes_fault(&error) => {
-            with_another(driver, &engine, plan, &paths, &facts, &info, error).await
+            with_another(driver, plan, &paths, &facts, &info, error).await
         }
         other => other,
     };
@@ -77,6 +80,7 @@ async fn facts(
         image_path,
         runtime: asked.or_else(|| driver.preferred_runtime()),
         limits: limits(&spec.resources, info)?,
+        etc: Etc::default(),
     })
 }
 
@@ -131,7 +135,6 @@ fn is_runtimes_fault(error: &DriverError) -> bool {
 /// The engine's own choice of runtime does not work here: another one is tried, and kept when it does.
 async fn with_another(
     driver: &OciDriver,
-    engine: &OciUse,
     plan: &InstancePlan,
     paths: &HostPaths,
     facts: &Facts,
@@ -150,7 +153,7 @@ async fn with_another(
             runtime: Some(name.to_owned()),
             ..facts.clone()
         };
-        if let Ok(reference) = attempt(driver, engine, plan, paths, &facts).await {
+        if let Ok(reference) = attempt(driver, plan, paths, &facts).await {
             tracing::warn!(runtime = name, instead_of = %used, %error, "the engine's runtime does not work here");
             driver.prefer_runtime(name);
             return Ok(reference);
@@ -161,16 +164,15 @@ async fn with_another(
 
 async fn attempt(
     driver: &OciDriver,
-    engine: &OciUse,
     plan: &InstancePlan,
     paths: &HostPaths,
     facts: &Facts,
 ) -> Result<Reference, DriverError> {
-    let mut built = plan::build(plan, paths, facts)?;
-    let etc = etc_of(driver, engine, &built.container).await;
-    let etc = etc.map_err(|error| refusal(error, plan, "create"))?;
-    fill_etc(&mut built, &etc, &plan.spec.home);
+    let built = plan::build(plan, paths, facts)?;
     prepare::prepare(plan, paths, &built, driver.config.extra_ca_file.as_deref())?;
+    // Podman before version 6 takes the runtime from its service, not from the request.
+    let api = driver.api.with_runtime(facts.runtime.as_deref());
+    let engine = &api.connect().await.map_err(|error| error.at("connect"))?;
     let id = containers::create(engine, driver.api.flavour(), &built.container)
         .await
         .map_err(|error| refusal(error, plan, "create"))?;
@@ -202,27 +204,23 @@ async fn attempt(
 async fn etc_of(
     driver: &OciDriver,
     engine: &OciUse,
-    container: &plan::ContainerPlan,
-) -> Result<Etc, OciError> {
-    if let Some(etc) = driver.known_etc(&container.image) {
+    plan: &InstancePlan,
+    paths: &HostPaths,
+) -> Result<Etc, DriverError> {
+    let Some(image) = &plan.spec.image else {
+        return Ok(Etc::default());
+    };
+    if let Some(etc) = driver.known_etc(&image.id) {
         return Ok(etc);
     }
-    let read = containers::read_image(engine, container, ["/etc/passwd", "/etc/group"]).await?;
+    let labels = labels::of(plan, &paths.home);
+    let wanted = ["/etc/passwd", "/etc/group"];
+    let read = containers::read_image(engine, &image.id, labels, wanted).await;
+    let read = read.map_err(|error| refusal(error, plan, "create"))?;
     let [passwd, group] = read.map(Option::unwrap_or_default);
     let etc = Etc { passwd, group };
-    driver.learn_etc(&container.image, etc.clone());
+    driver.learn_etc(&image.id, etc.clone());
     Ok(etc)
-}
-
-fn fill_etc(built: &mut Built, etc: &Etc, home: &str) {
-    let identity = built.container.identity;
-    for file in &mut built.files {
-        match file.target.as_str() {
-            "/etc/passwd" => file.content = plan::passwd_file(&etc.passwd, identity, home),
-            "/etc/group" => file.content = plan::group_file(&etc.group, identity),
-            _ => {}
-        }
-    }
 }
 
 /// Waits until the guest listens, or its container has ended.

@@ -31,10 +31,7 @@ impl OciUse {
         body: Option<&serde_json::Value>,
     ) -> Result<Answer, OciError> {
         let broken = |error: &dyn std::fmt::Display| OciError::Broken(error.to_string());
-        let socket = match &self.inner.source {
-            super::OciSource::Socket(path) => path.clone(),
-            super::OciSource::Service { folder, .. } => super::service::socket_in(folder),
-        };
+        let socket = self.inner.socket();
         let text = body.map(ToString::to_string).unwrap_or_default();
         let request = http::Request::builder()
             .method(method)

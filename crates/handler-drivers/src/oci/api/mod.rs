@@ -11,6 +11,7 @@ mod service;
 use super::error::OciError;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use service::Service;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -70,6 +71,10 @@ pub struct OciApi {
 struct Inner {
     flavour: Flavour,
     source: OciSource,
+    /// The runtime that the service uses for containers it makes; none: its own choice.
+    runtime: Option<String>,
+    /// Services with other runtimes.
+    others: std::sync::Mutex<BTreeMap<String, OciApi>>,
     state: Mutex<State>,
     uses: AtomicUsize,
     last_use: watch::Sender<Instant>,
@@ -80,6 +85,17 @@ struct State {
     service: Option<Service>,
     client: Option<Docker>,
     closed: bool,
+}
+
+impl Inner {
+    fn socket(&self) -> PathBuf {
+        match &self.source {
+            OciSource::Socket(path) => path.clone(),
+            OciSource::Service { folder, .. } => {
+                service::socket_in(folder, self.runtime.as_deref())
+            }
+        }
+    }
 }
 
 /// The engine while it is used: it is not stopped as idle before this is dropped. Keep it for as long as an
@@ -109,15 +125,46 @@ impl OciApi {
     /// An engine; nothing is started or connected yet.
     #[must_use]
     pub fn new(flavour: Flavour, source: OciSource) -> Self {
+        Self::with(flavour, source, None)
+    }
+
+    fn with(flavour: Flavour, source: OciSource, runtime: Option<String>) -> Self {
         Self {
             inner: Arc::new(Inner {
                 flavour,
                 source,
+                runtime,
+                others: std::sync::Mutex::default(),
                 state: Mutex::default(),
                 uses: AtomicUsize::new(0),
                 last_use: watch::Sender::new(Instant::now()),
             }),
         }
+    }
+
+    /// The engine as it makes containers with this runtime: a service of Podman uses one runtime for all it makes.
+    /// What exists can be looked after through any of them.
+    #[must_use]
+    pub(super) fn with_runtime(&self, runtime: Option<&str>) -> Self {
+        let (Some(runtime), OciSource::Service { .. }) = (runtime, &self.inner.source) else {
+            return self.clone();
+        };
+        let mut others = self
+            .inner
+            .others
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let make = || {
+            Self::with(
+                self.inner.flavour,
+                self.inner.source.clone(),
+                Some(runtime.to_owned()),
+            )
+        };
+        others
+            .entry(runtime.to_owned())
+            .or_insert_with(make)
+            .clone()
     }
 
     /// Which engine.
@@ -146,7 +193,7 @@ impl OciApi {
         {
             state.client = None;
             state.service = None;
-            let service = Service::start(folder, log).await?;
+            let service = Service::start(folder, self.inner.runtime.as_deref(), log).await?;
             state.service = Some(service);
             self.stop_when_idle();
         }
@@ -166,6 +213,21 @@ impl OciApi {
 
     /// Stops Podman's service; nothing can be asked afterwards. Containers go on.
     pub async fn shutdown(&self) {
+        let others = {
+            let mut others = self
+                .inner
+                .others
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            std::mem::take(&mut *others)
+        };
+        for other in others.into_values() {
+            other.close().await;
+        }
+        self.close().await;
+    }
+
+    async fn close(&self) {
         let service = {
             let mut state = self.inner.state.lock().await;
             state.closed = true;
@@ -183,15 +245,8 @@ impl OciApi {
         state.service.as_mut().is_some_and(Service::is_alive)
     }
 
-    fn socket(&self) -> PathBuf {
-        match &self.inner.source {
-            OciSource::Socket(path) => path.clone(),
-            OciSource::Service { folder, .. } => service::socket_in(folder),
-        }
-    }
-
     async fn dial(&self) -> Result<Docker, OciError> {
-        let socket = self.socket();
+        let socket = self.inner.socket();
         tokio::net::UnixStream::connect(&socket)
             .await
             .map_err(|error| self.unreachable(&socket, &error))?;

@@ -27,14 +27,21 @@ pub(super) struct Service {
     child: Child,
 }
 
-/// Where it listens.
-pub(super) fn socket_in(folder: &Path) -> PathBuf {
-    folder.join("podman.sock")
+/// Where it listens; a service for each runtime.
+pub(super) fn socket_in(folder: &Path, runtime: Option<&str>) -> PathBuf {
+    match runtime {
+        None => folder.join("podman.sock"),
+        Some(runtime) => folder.join(format!("{runtime}.sock")),
+    }
 }
 
 impl Service {
     /// Starts it and waits until it answers.
-    pub(super) async fn start(folder: &Path, log: &Path) -> Result<Self, OciError> {
+    pub(super) async fn start(
+        folder: &Path,
+        runtime: Option<&str>,
+        log: &Path,
+    ) -> Result<Self, OciError> {
         let broken = |what: &str, error: &dyn std::fmt::Display| {
             OciError::Missing(format!(
                 "podman's service cannot be started: {what}: {error}"
@@ -42,7 +49,7 @@ impl Service {
         };
         handler_base::fs::create_private_dir(folder)
             .map_err(|error| broken("its folder", &error))?;
-        let socket = socket_in(folder);
+        let socket = socket_in(folder, runtime);
         // What lies there is the socket of an earlier daemon's service, which ends by itself.
         std::fs::remove_file(&socket).ok();
         let settings = config_file::write(folder)
@@ -58,6 +65,9 @@ impl Service {
             .try_clone()
             .map_err(|error| broken("its log", &error))?;
         let mut command = handler_base::proc::command("podman");
+        if let Some(runtime) = runtime {
+            command.args(["--runtime", runtime]);
+        }
         command
             .args(["system", "service", "-t", &ORPHAN_SECONDS.to_string()])
             .arg(format!("unix://{}", socket.display()))

@@ -6,7 +6,6 @@
 //! |---|---|
 //! | no image | a container starts from one |
 //! | a path with `:`, `,` or a line break | engines split their options there |
-//! | a writable path or image mount on a place of ours, or two things on one place | one would hide the other |
 //! | `PATH` in the environment together with folders to append | which one counts would be luck |
 //! | a display together with `WAYLAND_DISPLAY`, `XDG_RUNTIME_DIR` or `DISPLAY` | they are set by us |
 //! | stand-ins without network, or with variables of certificates set | the filter could not give their values |
@@ -19,7 +18,6 @@ use crate::oci::info::EngineInfo;
 use handler_engine::driver::DriverError;
 use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::{Confinement, SandboxSpec};
-use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Refuses what can never be; with `engine`, also what this engine cannot do here.
@@ -57,7 +55,7 @@ fn places(spec: &SandboxSpec) -> Result<(), DriverError> {
     let images = spec.image_mounts.iter().map(|mount| &mount.target);
     let files = spec.files.iter().map(|file| &file.target);
     let all = mounts
-        .chain(images.clone())
+        .chain(images)
         .chain(files)
         .chain(&spec.scope)
         .chain(&spec.display)
@@ -70,20 +68,6 @@ fn places(spec: &SandboxSpec) -> Result<(), DriverError> {
             return Err(DriverError::Unenforceable(format!(
                 "{path:?} holds a colon, a comma or a line break, which container engines cannot be told"
             )));
-        }
-    }
-    let mut targets = BTreeSet::from([spec.home.as_str(), "/tmp"]);
-    targets.extend(spec.scope.as_deref());
-    targets.extend(spec.mounts.iter().map(|mount| mount.target.as_str()));
-    for target in images.chain(&spec.writable_paths) {
-        let is_system = ["/proc", "/dev", "/sys", "/run/handler"]
-            .iter()
-            .any(|tree| Path::new(target).starts_with(tree));
-        if is_system || ["/", "/etc", "/usr", "/bin", "/lib", "/run"].contains(&target.as_str()) {
-            return Err(invalid(format!("nothing can be put on {target}")));
-        }
-        if !targets.insert(target) {
-            return Err(invalid(format!("two things on {target}")));
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ mod places;
 mod tests;
 
 pub(super) use accept::{check, limits_missing, missing_device};
-pub(super) use generated::{Etc, GeneratedFile, group_file, passwd_file};
+pub(super) use generated::{Etc, GeneratedFile};
 pub(super) use places::Seed;
 
 use super::identity::Identity;
@@ -39,6 +39,8 @@ pub(super) struct Facts {
     pub(super) runtime: Option<String>,
     /// Limits that the engine enforces.
     pub(super) limits: Limits,
+    /// Users and groups of the image.
+    pub(super) etc: Etc,
 }
 
 /// Limits to set.
@@ -112,7 +114,7 @@ pub(super) fn build(
     let Some(image) = &spec.image else {
         return Err(DriverError::Invalid("an image is needed".to_owned()));
     };
-    let mut files = generated::files(plan, facts.identity);
+    let mut files = generated::files(plan, facts);
     files.extend(nested::files(spec.confinement, facts));
     let placed = places::place(plan, paths, files)?;
     let mut binds = placed.binds;
