@@ -72,7 +72,8 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((data.dev(), data.ino()))
 }
 
-/// Listens at `path`, mode 0600. The token is cancelled when the [`Listening`] is dropped.
+/// Listens at `path`, mode 0600, owned by the owner of its folder: with a filter of root, that is the sandbox's user.
+/// The token is cancelled when the [`Listening`] is dropped.
 ///
 /// The socket is made under another name and moved into place, so nobody ever meets it half made.
 pub(crate) fn listen(
@@ -99,6 +100,7 @@ pub(crate) fn listen(
     }
     let listener = UnixListener::bind(&made).map_err(failed)?;
     let placed = std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o600))
+        .and_then(|()| give_to_owner_of(folder, &made))
         .and_then(|()| std::fs::rename(&made, path))
         .and_then(|()| identity(path));
     let identity = placed.map_err(|error| {
@@ -112,6 +114,15 @@ pub(crate) fn listen(
         _end: end.clone().drop_guard(),
     };
     Ok((listener, listening, end))
+}
+
+/// Only root can give files away, and only root's folders are ever another's.
+fn give_to_owner_of(folder: &Path, file: &Path) -> io::Result<()> {
+    let (owner, own) = (std::fs::metadata(folder)?, std::fs::symlink_metadata(file)?);
+    if (owner.uid(), owner.gid()) == (own.uid(), own.gid()) || own.uid() != 0 {
+        return Ok(());
+    }
+    std::os::unix::fs::lchown(file, Some(owner.uid()), Some(owner.gid()))
 }
 
 #[cfg(test)]

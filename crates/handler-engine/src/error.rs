@@ -67,8 +67,10 @@ pub enum EngineError {
         /// What would have to be true.
         needed: String,
     },
-    /// `none` cannot be left or entered while the sandbox runs.
-    #[error("the network of a running sandbox cannot be switched from or to `none`; stop it first")]
+    /// `none`, and on some backends `open`, cannot be left or entered while the sandbox runs.
+    #[error(
+        "the network of a running sandbox cannot be switched from or to `none` (in containers also `open`); stop it first"
+    )]
     NetworkSwitch,
     /// The driver could not do it.
     #[error(transparent)]

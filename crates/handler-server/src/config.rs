@@ -48,6 +48,18 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
         "addresses of this host, separated by commas, that ports may be forwarded from besides loopback (default none)",
     ),
     (
+        "HANDLER_PODMAN_SOCKET",
+        "socket of a running Podman service (default: the daemon starts one when it is needed)",
+    ),
+    (
+        "HANDLER_DOCKER_SOCKET",
+        "Docker's socket (default: DOCKER_HOST if it names a socket, else /var/run/docker.sock)",
+    ),
+    (
+        "HANDLER_WAYLAND_SOCKET",
+        "display that sandboxes may be shown (default: WAYLAND_DISPLAY, else the only one there is)",
+    ),
+    (
         "HANDLER_GUEST",
         "another guest program than the embedded one (development)",
     ),
@@ -81,6 +93,23 @@ pub struct Settings {
     pub forward_bind: Vec<IpAddr>,
     /// Guest program given by hand.
     pub guest_program: Option<PathBuf>,
+    /// Socket of a Podman service that somebody else keeps.
+    pub podman_socket: Option<PathBuf>,
+    /// Docker's socket.
+    pub docker_socket: PathBuf,
+    /// Where a display is looked for.
+    pub display: DisplayPlaces,
+}
+
+/// Where a Wayland socket may be.
+#[derive(Debug, Clone, Default)]
+pub struct DisplayPlaces {
+    /// Chosen by hand.
+    pub chosen: Option<PathBuf>,
+    /// `WAYLAND_DISPLAY`: a name in `folder`, or a path.
+    pub name: Option<String>,
+    /// `XDG_RUNTIME_DIR`.
+    pub folder: Option<PathBuf>,
 }
 
 /// Why the settings are unusable.
@@ -129,6 +158,13 @@ impl Settings {
             extra_ca_file: get("SSL_CERT_FILE").map(PathBuf::from),
             forward_bind: addresses(get("HANDLER_FORWARD_BIND"))?,
             guest_program: get("HANDLER_GUEST").map(PathBuf::from),
+            podman_socket: get("HANDLER_PODMAN_SOCKET").map(|text| socket_path(&text)),
+            docker_socket: docker_socket(&get),
+            display: DisplayPlaces {
+                chosen: get("HANDLER_WAYLAND_SOCKET").map(PathBuf::from),
+                name: get("WAYLAND_DISPLAY"),
+                folder: get("XDG_RUNTIME_DIR").map(PathBuf::from),
+            },
         })
     }
 }
@@ -140,6 +176,20 @@ fn addresses(text: Option<String>) -> Result<Vec<IpAddr>, SettingsError> {
         .filter(|part| !part.is_empty())
         .map(|part| number("HANDLER_FORWARD_BIND", part.to_owned(), "an IP address"))
         .collect()
+}
+
+/// A socket given as a path or as `unix://PATH`.
+fn socket_path(text: &str) -> PathBuf {
+    PathBuf::from(text.strip_prefix("unix://").unwrap_or(text))
+}
+
+fn docker_socket(get: &impl Fn(&str) -> Option<String>) -> PathBuf {
+    let of_host = || get("DOCKER_HOST").filter(|host| host.starts_with("unix://"));
+    let chosen = get("HANDLER_DOCKER_SOCKET").or_else(of_host);
+    chosen.map_or_else(
+        || PathBuf::from("/var/run/docker.sock"),
+        |text| socket_path(&text),
+    )
 }
 
 fn number<T: std::str::FromStr>(

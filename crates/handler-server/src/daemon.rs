@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use axum::serve::ListenerExt as _;
 use handler_base::tasks::spawn_named;
 use handler_drivers::native::{NativeConfig, NativeDriver, StoreConfig};
+use handler_drivers::oci::{Flavour, OciConfig, OciDriver, OciSource};
 use handler_engine::StoreRows;
 use handler_engine::egress::{EgressLink, EgressLinkConfig};
 use handler_engine::{Engine, EngineConfig, EngineTiming, SandboxChange};
@@ -58,6 +59,9 @@ pub async fn serve(mut settings: Settings, programs: Programs) -> anyhow::Result
     serve_both(app.clone(), tcp, unix).await?;
     sessions::leave(&app).await;
     app.engine.shutdown().await;
+    for api in &app.container_apis {
+        api.shutdown().await;
+    }
     std::fs::remove_file(app.settings.layout.daemon_socket()).ok();
     app.store.clone().close().await;
     tracing::info!("stopped; sandboxes and sessions go on");
@@ -77,6 +81,9 @@ async fn compose(
     let store = Store::open(&layout.db())?;
     let secrets = SecretStore::new(layout.secrets_file(), layout.secrets_key());
     let egress = Arc::new(start_egress(&layout, programs.program).await?);
+    let engines = container_engines(&settings, &guest_program);
+    let apis = engines.each_ref().map(|engine| engine.api().clone());
+    let [podman, docker] = engines.map(Arc::new);
     let mut native = NativeConfig::new(guest_program, layout.state.clone());
     native.extra_ca_file = settings.extra_ca_file.clone();
     native.images = Some(image_store(&settings));
@@ -84,7 +91,7 @@ async fn compose(
         state_dir: layout.state.clone(),
         runtime_dir: layout.runtime.clone(),
         owner: start::owner(&layout),
-        drivers: vec![Arc::new(NativeDriver::new(native))],
+        drivers: vec![Arc::new(NativeDriver::new(native)), podman, docker],
         egress: egress.clone(),
         rows: Arc::new(StoreRows::new(store.clone())),
         resolver: Arc::new(Resolver(secrets.clone())),
@@ -103,6 +110,7 @@ async fn compose(
         store,
         secrets,
         engine,
+        container_apis: apis,
         sessions: sessions::Sessions::default(),
         harnesses: Harnesses::default(),
         events: EventHub::default(),
@@ -126,6 +134,25 @@ async fn compose(
     harnesses::remove_interrupted(&layout.harnesses_dir());
     crate::app::git::keep::sweep(&app);
     Ok(app)
+}
+
+/// Podman and Docker, present or not: one that is missing says so when it is asked.
+fn container_engines(settings: &Settings, guest_program: &std::path::Path) -> [OciDriver; 2] {
+    let layout = &settings.layout;
+    let podman = match &settings.podman_socket {
+        Some(socket) => OciSource::Socket(socket.clone()),
+        None => OciSource::Service {
+            folder: layout.runtime.join("podman"),
+            log: layout.state.join("podman.log"),
+        },
+    };
+    let docker = OciSource::Socket(settings.docker_socket.clone());
+    let mut config = OciConfig::new(guest_program.to_owned(), layout.state.clone());
+    config.extra_ca_file = settings.extra_ca_file.clone();
+    [
+        OciDriver::new(Flavour::Podman, podman, config.clone()),
+        OciDriver::new(Flavour::Docker, docker, config),
+    ]
 }
 
 /// Where the native backend keeps images; credentials are those of `podman login` and `docker login`.

@@ -32,6 +32,8 @@ pub struct App {
     pub folders: WorkFolders,
     /// Sandboxes.
     pub engine: Engine,
+    /// Connections to Podman and Docker, to be let go at the end.
+    pub container_apis: [handler_drivers::oci::OciApi; 2],
     /// Live sessions.
     pub sessions: Sessions,
     /// Installed harnesses.

@@ -2,6 +2,7 @@
 
 pub mod attach;
 mod copy;
+pub mod containers;
 pub mod daemon;
 pub mod doctor;
 pub mod exec;

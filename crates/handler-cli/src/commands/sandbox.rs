@@ -1,5 +1,6 @@
 //! `handler sandbox`.
 
+use super::containers::{self, ContainerArgs};
 use super::network::{NetworkArgs, describe};
 use super::{Outcome, absolute, copy, exec, files, observe, paths, ports, terminal};
 use crate::context::Context;
@@ -225,6 +226,8 @@ pub struct UpArgs {
     /// A label: KEY=VALUE (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     pub label: Vec<String>,
+    #[command(flatten)]
+    pub container: ContainerArgs,
 }
 
 /// Runs it.
@@ -235,8 +238,11 @@ pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
     let client = context.client()?;
     let out = &context.out;
     match action {
-        SandboxAction::Up(args) => {
-            let view = client.create_sandbox(&request(*args)?).await?;
+        SandboxAction::Up(mut args) => {
+            let container = std::mem::take(&mut args.container);
+            let mut wanted = request(*args)?;
+            containers::apply(container, &mut wanted)?;
+            let view = client.create_sandbox(&wanted).await?;
             out.show(&view, |out, view| {
                 out.line(&view.name);
                 for warning in &view.warnings {
@@ -412,7 +418,7 @@ fn request(args: UpArgs) -> Result<CreateSandbox, Failure> {
     })
 }
 
-fn pairs(given: &[String], flag: &str) -> Result<BTreeMap<String, String>, Failure> {
+pub(super) fn pairs(given: &[String], flag: &str) -> Result<BTreeMap<String, String>, Failure> {
     given
         .iter()
         .map(|pair| {

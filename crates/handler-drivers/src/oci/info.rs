@@ -52,9 +52,9 @@ impl EngineInfo {
     }
 
     /// The engine's own name of a runtime.
-    pub(super) fn engine_runtime(&self, name: &str) -> String {
+    pub(super) fn engine_runtime(&self, name: &str, open: bool) -> String {
         match (self.flavour, name) {
-            (Flavour::Podman, "runsc") => RUNSC.to_owned(),
+            (Flavour::Podman, "runsc") => RUNSC[usize::from(open)].to_owned(),
             _ => name.to_owned(),
         }
     }

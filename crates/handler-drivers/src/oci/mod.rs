@@ -19,6 +19,7 @@ mod plan;
 mod prepare;
 mod render_docker;
 mod render_podman;
+mod sources;
 mod start;
 mod strays;
 

@@ -6,9 +6,10 @@ use super::identity::Identity;
 use super::info::EngineInfo;
 use super::paths::HostPaths;
 use super::plan::{self, Etc, Facts, Limits};
-use super::{OciDriver, Reference, containers, labels, link, prepare};
+use super::{OciDriver, Reference, containers, labels, link, prepare, sources};
 use crate::native::plan::{check_own_folders, check_owner};
 use handler_engine::driver::{DriverError, Instance, InstancePlan};
+use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::{Resources, SandboxSpec};
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ async fn facts(
     let asked = spec
         .runtime
         .as_deref()
-        .map(|name| info.engine_runtime(name));
+        .map(|name| info.engine_runtime(name, matches!(spec.network, NetworkPolicy::Open)));
     Ok(Facts {
         identity: Identity::decide(spec.scope.as_deref()),
         keep_id: info.rootless && info.flavour == super::Flavour::Podman,
@@ -169,6 +170,7 @@ async fn attempt(
     facts: &Facts,
 ) -> Result<Reference, DriverError> {
     let built = plan::build(plan, paths, facts)?;
+    let sources = sources::open(&plan.spec)?;
     prepare::prepare(plan, paths, &built, driver.config.extra_ca_file.as_deref())?;
     // Podman before version 6 takes the runtime from its service, not from the request.
     let api = driver.api.with_runtime(facts.runtime.as_deref());
@@ -180,7 +182,11 @@ async fn attempt(
         containers::start(engine, &id)
             .await
             .map_err(|error| refusal(error, plan, "start"))?;
-        speak(engine, &id, paths).await
+        let process = speak(engine, &id, paths).await?;
+        if let Some(process) = process {
+            sources::compare(&sources, process)?;
+        }
+        Ok(process)
     }
     .await;
     match result {

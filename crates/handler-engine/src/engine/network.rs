@@ -37,6 +37,14 @@ impl Owner {
         if runs && networked != old.needs_egress() {
             return Err(EngineError::NetworkSwitch);
         }
+        let is_open = |policy: &NetworkPolicy| matches!(policy, NetworkPolicy::Open);
+        if runs && is_open(&self.row.spec.network) != is_open(old) {
+            // Where `open` is a route of its own, the filter is not what holds such a sandbox.
+            let driver = self.shared.config.driver(&self.row.spec.backend)?;
+            if driver.capabilities().await.open_network {
+                return Err(EngineError::NetworkSwitch);
+            }
+        }
         self.shared
             .config
             .driver(&self.row.spec.backend)?

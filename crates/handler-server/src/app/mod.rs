@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod archives;
+pub mod containers;
 pub mod egress_events;
 pub mod exec;
 pub mod exec_stream;

@@ -91,17 +91,20 @@ pub async fn create_with(
             })
         })
         .collect::<ApiResult<Vec<_>>>()?;
-    let network = request.network.unwrap_or_default();
-    let mut env = request.env;
+    let network = request.network.clone().unwrap_or_default();
+    let mut env = request.env.clone();
     let mut phantoms = Vec::new();
-    for (variable, grant) in request.secrets {
+    for (variable, grant) in request.secrets.clone() {
         let (value, binding) = grant_secret(app, &variable, grant, &network).await?;
         env.insert(variable, value);
         phantoms.extend(binding);
     }
-    let spec = SandboxSpec {
-        backend: request.backend.unwrap_or_else(|| "native".to_owned()),
-        name: request.name,
+    let mut spec = SandboxSpec {
+        backend: request
+            .backend
+            .clone()
+            .unwrap_or_else(|| "native".to_owned()),
+        name: request.name.clone(),
         workdir: scope.clone().unwrap_or_else(|| HOME.to_owned()),
         scope,
         home: HOME.to_owned(),
@@ -112,11 +115,12 @@ pub async fn create_with(
         resources: request.resources,
         strict_limits: !request.best_effort_limits,
         lifetime: Lifetime::Kept,
-        labels: request.labels,
+        labels: request.labels.clone(),
         phantoms,
         fork,
         ..SandboxSpec::default()
     };
+    super::containers::fill(app, &request, &mut spec).await?;
     let view = app
         .engine
         .create(CreateArgs {

@@ -6,8 +6,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Name of the runtime in Podman's settings.
-pub(crate) const RUNSC: &str = "handler-runsc";
+/// Names of gVisor in Podman's settings: for sandboxes without a network of the engine, and with one.
+pub(crate) const RUNSC: [&str; 2] = ["handler-runsc", "handler-runsc-open"];
+/// What they are told of the network.
+const RUNSC_NETWORK: [&str; 2] = ["--network=none", "--network=sandbox"];
 /// What gVisor must be told: let the guest make its socket on the host side and reach the filter's; leave limits
 /// alone where it cannot set them.
 const RUNSC_FLAGS: &[&str] = &[RUNSC_NEEDS, "--ignore-cgroups"];
@@ -19,16 +21,18 @@ pub(super) async fn write(folder: &Path) -> io::Result<Option<(&'static str, Pat
     let Some(runsc) = find_program("runsc") else {
         return Ok(None);
     };
-    let wrapper = folder.join("runsc");
-    let script = format!(
-        "#!/bin/sh\nexec '{}' {} \"$@\"\n",
-        runsc.display(),
-        RUNSC_FLAGS.join(" ")
-    );
-    handler_base::fs::write_atomic(&wrapper, script.as_bytes(), 0o700)?;
     let mut runtimes = toml::Table::new();
-    let paths = vec![toml::Value::String(wrapper.to_string_lossy().into_owned())];
-    runtimes.insert(RUNSC.to_owned(), toml::Value::Array(paths));
+    for (name, network) in RUNSC.iter().zip(RUNSC_NETWORK) {
+        let wrapper = folder.join(name);
+        let script = format!(
+            "#!/bin/sh\nexec '{}' {} {network} \"$@\"\n",
+            runsc.display(),
+            RUNSC_FLAGS.join(" ")
+        );
+        handler_base::fs::write_atomic(&wrapper, script.as_bytes(), 0o700)?;
+        let paths = vec![toml::Value::String(wrapper.to_string_lossy().into_owned())];
+        runtimes.insert((*name).to_owned(), toml::Value::Array(paths));
+    }
     let addition = nest("engine", nest("runtimes", runtimes));
     let (variable, table) = if takes_additions().await {
         ("CONTAINERS_CONF_OVERRIDE", addition)
