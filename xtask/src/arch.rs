@@ -31,7 +31,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("handler-ssh", &["types", "base", "engine"]),
-    ("handler-cli", &["types", "base", "client", "archive"]),
+    (
+        "handler-cli",
+        &["types", "base", "client", "archive", "terminal"],
+    ),
     (
         "handler",
         &[

@@ -13,6 +13,7 @@ use crate::commands::{
     secret::SecretAction,
     session::SessionAction,
     ssh::SshArgs,
+    terminal::ShellArgs,
 };
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -48,6 +49,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Follow a session from where it is: replay, then live; answer its questions
     Attach(AttachArgs),
+    /// Open a shell in a sandbox: the named one, or the current folder's
+    Shell(ShellArgs),
     /// List, show and stop sessions
     #[command(subcommand)]
     Session(SessionAction),
@@ -173,6 +176,8 @@ pub enum Action {
     /// As in [`Command`].
     Attach(AttachArgs),
     /// As in [`Command`].
+    Shell(ShellArgs),
+    /// As in [`Command`].
     Session(SessionAction),
     /// As in [`Command`].
     Sandbox(SandboxAction),
@@ -249,6 +254,7 @@ impl Command {
             Self::Reference => return Parsed::Program(Program::Reference),
             Self::Run(args) => Action::Run(args),
             Self::Attach(args) => Action::Attach(args),
+            Self::Shell(args) => Action::Shell(args),
             Self::Session(action) => Action::Session(action),
             Self::Sandbox(action) => Action::Sandbox(action),
             Self::Fork(action) => Action::Fork(action),

@@ -13,6 +13,7 @@ use handler_types::git::{
     CreateFork, ForkKept, ForkView, GitCommit, GitShow, GitStatus, MergeRequest, MergeResult,
 };
 use handler_types::guest::FileEntry;
+use handler_types::guest::TtySize;
 use handler_types::network::NetworkPolicy;
 use handler_types::observe::{
     AgentList, HostStats, LogLines, MetricsHistory, SandboxActivity, SandboxMetrics,
@@ -21,6 +22,7 @@ use handler_types::port::{ForwardRequest, OpenRequest, OpenedPort, PortView, Ssh
 use handler_types::preset::{Preset, PresetView, QuickFile, QuickFileView};
 use handler_types::sandbox::{CreateSandbox, SandboxView};
 use handler_types::session::{CreateSession, SessionView};
+use handler_types::terminal::{ScreenView, TerminalView, TmuxSessions, UpdateTerminal};
 use http::Method;
 
 const NO_BODY: Option<&()> = None;
@@ -105,9 +107,21 @@ calls! {
     /// Sends a signal.
     signal(id: &str, process: u32) body request: SignalRequest => POST "/v1/sandboxes/{id}/processes/{process}/signal" => ();
     /// Opens a terminal.
-    create_terminal(id: &str) body request: CreateTerminal => POST "/v1/sandboxes/{id}/terminals" => ProcessView;
+    create_terminal(id: &str) body request: CreateTerminal => POST "/v1/sandboxes/{id}/terminals" => TerminalView;
     /// Terminals of a sandbox.
-    terminals(id: &str) => GET "/v1/sandboxes/{id}/terminals" => Vec<ProcessView>;
+    terminals(id: &str) => GET "/v1/sandboxes/{id}/terminals" => Vec<TerminalView>;
+    /// One terminal.
+    terminal(id: &str, terminal: u32) => GET "/v1/sandboxes/{id}/terminals/{terminal}" => TerminalView;
+    /// Renames a terminal.
+    update_terminal(id: &str, terminal: u32) body update: UpdateTerminal => PATCH "/v1/sandboxes/{id}/terminals/{terminal}" => TerminalView;
+    /// Closes a terminal; its program is killed.
+    close_terminal(id: &str, terminal: u32) => DELETE "/v1/sandboxes/{id}/terminals/{terminal}" => ();
+    /// What is on a terminal.
+    terminal_screen(id: &str, terminal: u32, scrollback: u32) => GET "/v1/sandboxes/{id}/terminals/{terminal}/screen?format=json&scrollback={scrollback}" => ScreenView;
+    /// Sets a terminal's size.
+    resize_terminal(id: &str, terminal: u32) body size: TtySize => POST "/v1/sandboxes/{id}/terminals/{terminal}/resize" => ();
+    /// tmux sessions inside a sandbox.
+    tmux_sessions(id: &str) => GET "/v1/sandboxes/{id}/tmux" => TmuxSessions;
 
     /// Lists a folder.
     list_dir(id: &str, path: &str, depth: u32) => GET "/v1/sandboxes/{id}/dir?path={path}&depth={depth}" => DirListing;

@@ -57,6 +57,7 @@ pub async fn serve(mut settings: Settings, programs: Programs) -> anyhow::Result
     publish_port(&app)?;
     tracing::info!(port = app.port(), "ready");
     serve_both(app.clone(), tcp, unix).await?;
+    crate::app::terminals::leave(&app).await;
     sessions::leave(&app).await;
     app.engine.shutdown().await;
     for api in &app.container_apis {
@@ -112,6 +113,7 @@ async fn compose(
         engine,
         container_apis: apis,
         sessions: sessions::Sessions::default(),
+        terminals: crate::app::terminals::Terminals::default(),
         harnesses: Harnesses::default(),
         events: EventHub::default(),
         egress_events: crate::app::egress_events::EgressEvents::default(),
@@ -130,6 +132,7 @@ async fn compose(
         tracing::error!(error = error.0.detail, "forwarded ports cannot be taken up");
     }
     sessions::take_up(&app).await;
+    crate::app::terminals::take_up(&app).await;
     // Now nothing writes into them any more.
     harnesses::remove_interrupted(&layout.harnesses_dir());
     crate::app::git::keep::sweep(&app);
@@ -202,6 +205,7 @@ fn forward_sandbox_events(app: &Arc<App>) {
                 Ok(SandboxChange::Removed(id)) => {
                     app.egress_events.forget(id.as_str());
                     crate::app::ports::forget(&app, &id).await;
+                    crate::app::terminals::forget(&app, &id);
                     app.events
                         .publish(ServerEvent::SandboxRemoved { id: id.to_string() });
                 }

@@ -36,6 +36,8 @@ pub struct App {
     pub container_apis: [handler_drivers::oci::OciApi; 2],
     /// Live sessions.
     pub sessions: Sessions,
+    /// Terminals.
+    pub terminals: crate::app::terminals::Terminals,
     /// Installed harnesses.
     pub harnesses: Harnesses,
     /// The stream of changes.

@@ -28,6 +28,31 @@ impl Screen {
         out
     }
 
+    /// Bytes that put the terminal which shows this screen back to its usual modes and leave its text alone.
+    #[must_use]
+    pub fn undo(&self) -> Vec<u8> {
+        let mut out = b"\x18\x1b\\".to_vec();
+        if self.is_alternate() {
+            out.extend_from_slice(b"\x1b[?1049l");
+        }
+        out.extend_from_slice(
+            b"\x1b[?6l\x1b7\x1b[r\x1b8\x1b[m\x1b(B\x1b)B\x0f\x1b[0 q\x1b>\x1b[?25h",
+        );
+        out.extend_from_slice(
+            b"\x1b[?1l\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?2004l",
+        );
+        Modes::write_off(&mut out);
+        out
+    }
+
+    /// Whether nothing was drawn yet, or all of it was cleared.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        !self.is_alternate()
+            && self.cursor() == (0, 0)
+            && self.rows_text().iter().all(String::is_empty)
+    }
+
     /// The part behind the lines that have left the screen.
     pub(crate) fn write_state(&self, out: &mut Vec<u8>) {
         let now = self.vt.screen();

@@ -3,6 +3,7 @@
 use crate::guest::{Exit, FileEntry, Stream, TtySize};
 use crate::network::NetworkPolicy;
 use crate::provider::{Protocol, ProviderModel};
+pub use crate::terminal::CreateTerminal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -198,26 +199,7 @@ pub struct ProcessView {
     pub output_bytes: u64,
 }
 
-/// `POST …/terminals`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CreateTerminal {
-    /// Program and arguments (default: a login shell).
-    #[serde(default)]
-    pub argv: Vec<String>,
-    /// Environment.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// Working folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<String>,
-    /// Size (default 80 × 24).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<TtySize>,
-}
-
-/// Text frames of the process and terminal WebSockets, from the client. Binary frames are input bytes.
+/// Text frames of the process WebSocket, from the client. Binary frames are input bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     tag = "type",
@@ -246,7 +228,7 @@ pub enum StreamCommand {
     },
 }
 
-/// Text frames of the process and terminal WebSockets, to the client. Binary frames are one
+/// Text frames of the process WebSocket, to the client. Binary frames are one
 /// [`Stream`] byte and output bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(

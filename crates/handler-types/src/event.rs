@@ -5,6 +5,7 @@ use crate::observe::ActivitySource;
 use crate::port::PortView;
 use crate::sandbox::SandboxView;
 use crate::session::SessionView;
+use crate::terminal::{TerminalNumber, TerminalView};
 use serde::{Deserialize, Serialize};
 
 /// One change. Sent as SSE with the `type` as event name and an increasing id.
@@ -35,6 +36,20 @@ pub enum ServerEvent {
     SessionRemoved {
         /// Its id.
         id: String,
+    },
+    /// A terminal was made, renamed, titled anew, or has ended.
+    Terminal {
+        /// Its sandbox's id.
+        sandbox: String,
+        /// As it is now.
+        terminal: TerminalView,
+    },
+    /// A terminal was closed.
+    TerminalRemoved {
+        /// Its sandbox's id.
+        sandbox: String,
+        /// Its number.
+        terminal: TerminalNumber,
     },
     /// The filter decided something.
     Egress {

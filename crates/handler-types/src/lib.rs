@@ -26,6 +26,7 @@ pub mod provider;
 pub mod sandbox;
 pub mod secret;
 pub mod session;
+pub mod terminal;
 
 pub use id::{SandboxId, SessionId};
 pub use problem::{Problem, ProblemCode};

@@ -1,4 +1,4 @@
-//! `handler sandbox exec` and `attach`: a process's streams on ours, its exit code as ours.
+//! `handler sandbox exec` and `follow`: a process's streams on ours, its exit code as ours.
 
 use super::Outcome;
 use super::follow::{Followed, Follower};

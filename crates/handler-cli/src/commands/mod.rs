@@ -4,6 +4,7 @@ pub mod attach;
 mod copy;
 pub mod containers;
 pub mod daemon;
+mod detach;
 pub mod doctor;
 pub mod exec;
 pub mod files;
@@ -19,6 +20,7 @@ mod paths;
 pub mod ports;
 pub mod preset;
 pub mod provider;
+mod raw;
 pub mod run;
 pub mod sandbox;
 pub mod secret;
@@ -26,6 +28,7 @@ pub mod session;
 pub mod ssh;
 pub mod status;
 pub mod terminal;
+mod watch_terminal;
 
 use crate::args::Action;
 use crate::context::Context;
@@ -42,6 +45,7 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
     match action {
         Action::Run(args) => run::run(*args, context).await,
         Action::Attach(args) => attach::run(args, context).await,
+        Action::Shell(args) => terminal::shell(args, context).await,
         Action::Session(action) => session::run(action, context).await,
         Action::Sandbox(action) => sandbox::run(action, context).await,
         Action::Fork(action) => fork::run(action, context).await,

@@ -27,16 +27,37 @@ pub enum SandboxAction {
     },
     /// Run a command; its exit code becomes this command's
     Exec(exec::ExecArgs),
-    /// Open a shell in it
+    /// Open a shell in it; let go of it with Ctrl-] d, and it goes on
     Shell {
         /// The sandbox
         sandbox: String,
-        /// Program and arguments instead of a login shell
-        #[arg(last = true)]
-        argv: Vec<String>,
+        #[command(flatten)]
+        open: terminal::OpenArgs,
     },
-    /// Follow a process started with `exec --detach`, or a terminal
-    Attach {
+    /// Come back to one of its terminals, or look at it
+    Attach(terminal::AttachTerminalArgs),
+    /// List its terminals
+    Terminals {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Print what is on one of its terminals
+    Screen(terminal::ScreenArgs),
+    /// Close terminals: what runs on them is killed
+    Close {
+        /// The sandbox
+        sandbox: String,
+        /// The terminals' numbers
+        #[arg(required = true)]
+        terminals: Vec<u32>,
+    },
+    /// List the tmux sessions inside it
+    Tmux {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Follow a process started with `exec --detach`
+    Follow {
         /// The sandbox
         sandbox: String,
         /// The process's number
@@ -253,10 +274,17 @@ pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
         SandboxAction::List(args) => list(&client, &args, context).await?,
         SandboxAction::Show { sandbox } => out.document(&client.sandbox(&sandbox).await?),
         SandboxAction::Exec(args) => return exec::run(args, context).await,
-        SandboxAction::Shell { sandbox, argv } => {
-            return terminal::shell(&sandbox, argv, context).await;
+        SandboxAction::Shell { sandbox, open } => {
+            return terminal::open(&sandbox, open, context).await;
         }
-        SandboxAction::Attach { sandbox, process } => {
+        SandboxAction::Attach(args) => return terminal::attach(args, context).await,
+        SandboxAction::Terminals { sandbox } => return terminal::list(&sandbox, context).await,
+        SandboxAction::Screen(args) => return terminal::screen(args, context).await,
+        SandboxAction::Close { sandbox, terminals } => {
+            return terminal::close(&sandbox, &terminals, context).await;
+        }
+        SandboxAction::Tmux { sandbox } => return terminal::tmux(&sandbox, context).await,
+        SandboxAction::Follow { sandbox, process } => {
             return exec::attach(&sandbox, process, context).await;
         }
         SandboxAction::Ps { sandbox } => processes(&client, &sandbox, context).await?,

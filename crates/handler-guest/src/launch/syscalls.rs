@@ -9,6 +9,7 @@ pub(super) const FIRST_UNKNOWN: u32 = 467;
 
 /// Allowed whatever the arguments.
 pub(super) const ALLOWED: &[i64] = &[
+    libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_adjtimex,
     libc::SYS_bind,

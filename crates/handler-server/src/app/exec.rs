@@ -5,8 +5,8 @@ use crate::http::problem::{ApiError, ApiResult};
 use bytes::Bytes;
 use handler_engine::guest::{GuestHandle, StreamItem};
 use handler_types::ProblemCode;
-use handler_types::api::{CreateTerminal, ExecRequest, ExecResult, ProcessView};
-use handler_types::guest::{Exit, ProcessInfo, ProcessSpec, Stream, TtySize};
+use handler_types::api::{ExecRequest, ExecResult, ProcessView};
+use handler_types::guest::{Exit, ProcessInfo, ProcessSpec, Stream};
 use std::time::Instant;
 
 /// Bytes of each stream in a buffered answer, unless asked otherwise.
@@ -252,37 +252,4 @@ pub async fn write_stdin(
         guest.close_stdin(process).await.map_err(guest_error)?;
     }
     Ok(())
-}
-
-/// Opens a terminal, by default a login shell, whichever the sandbox has.
-///
-/// # Errors
-/// As [`buffered`]; 400 for a size out of range.
-pub async fn terminal(guest: &GuestHandle, request: CreateTerminal) -> ApiResult<ProcessView> {
-    let size = request.size.unwrap_or(TtySize { cols: 80, rows: 24 });
-    if !(1..=10_000).contains(&size.cols) || !(1..=10_000).contains(&size.rows) {
-        return Err(ApiError::new(
-            ProblemCode::Invalid,
-            "size: columns and rows from 1 to 10000",
-        ));
-    }
-    let argv = if request.argv.is_empty() {
-        let find_shell = "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l";
-        vec!["/bin/sh".into(), "-c".into(), find_shell.into()]
-    } else {
-        request.argv
-    };
-    let mut spec = spec(ExecRequest {
-        argv,
-        env: request.env,
-        cwd: request.cwd,
-        ..Default::default()
-    })?;
-    spec.env
-        .entry("TERM".to_owned())
-        .or_insert_with(|| "xterm-256color".to_owned());
-    spec.tty = Some(size);
-    spec.stdin = true;
-    let info = guest.start(spec).await.map_err(guest_error)?;
-    Ok(view(&info))
 }

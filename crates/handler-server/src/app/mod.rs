@@ -18,3 +18,4 @@ pub mod quick_files;
 pub mod sandboxes;
 pub mod secrets;
 pub mod sessions;
+pub mod terminals;

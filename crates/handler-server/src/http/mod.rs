@@ -21,6 +21,8 @@ pub mod settings;
 pub mod ssh;
 pub mod stream;
 mod tunnel;
+pub mod terminal_socket;
+pub mod terminals;
 pub mod viewer;
 
 use crate::state::App;
@@ -82,8 +84,12 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(processes::signal))
         .routes(routes!(processes::stdin))
         .routes(routes!(processes::attach))
-        .routes(routes!(processes::create_terminal, processes::terminals))
-        .routes(routes!(processes::resize))
+        .routes(routes!(terminals::create, terminals::list))
+        .routes(routes!(terminals::get, terminals::update, terminals::close))
+        .routes(routes!(terminals::screen))
+        .routes(routes!(terminals::input))
+        .routes(routes!(terminals::resize))
+        .routes(routes!(terminals::tmux))
         .routes(routes!(files::read, files::write, files::remove))
         .routes(routes!(files::stat))
         .routes(routes!(files::list))

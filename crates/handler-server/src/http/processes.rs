@@ -1,4 +1,4 @@
-//! Commands of a sandbox: buffered exec, kept processes with their streams, terminals.
+//! Commands of a sandbox: buffered exec, kept processes with their streams.
 
 use super::document::Document;
 use super::problem::{ApiError, ApiResult};
@@ -12,8 +12,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use handler_types::ProblemCode;
-use handler_types::api::{CreateTerminal, ExecRequest, ExecResult, ProcessView, SignalRequest};
-use handler_types::guest::TtySize;
+use handler_types::api::{ExecRequest, ExecResult, ProcessView, SignalRequest};
 use std::sync::Arc;
 
 type S = State<Arc<App>>;
@@ -180,6 +179,12 @@ pub async fn attach(
 ) -> ApiResult<Response> {
     let guest = sandboxes::guest(&app, &id).await?;
     let info = rules::find(&guest, process).await?;
+    if info.tty.is_some() {
+        return Err(ApiError::new(
+            ProblemCode::Conflict,
+            "this process is a terminal's: attach to the terminal",
+        ));
+    }
     let from = query.from.unwrap_or(info.acked).max(info.acked);
     let stream = guest
         .attach(process, from)
@@ -192,44 +197,4 @@ pub async fn attach(
         .on_upgrade(move |socket| {
             stream::run(socket, guest, info, stream, from, query.ack, shutdown)
         }))
-}
-
-/// Opens a terminal; it outlives its viewers and the daemon.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminals", tag = "terminals", params(("id" = String, Path)),
-    request_body = CreateTerminal, responses((status = 201, body = ProcessView)))]
-pub async fn create_terminal(
-    State(app): S,
-    Path(id): Path<String>,
-    Document(request): Document<CreateTerminal>,
-) -> ApiResult<(StatusCode, Json<ProcessView>)> {
-    let guest = sandboxes::guest(&app, &id).await?;
-    Ok((
-        StatusCode::CREATED,
-        Json(rules::terminal(&guest, request).await?),
-    ))
-}
-
-/// Lists a sandbox's terminals.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals", tag = "terminals", params(("id" = String, Path)),
-    responses((status = 200, body = Vec<ProcessView>)))]
-pub async fn terminals(State(app): S, Path(id): Path<String>) -> ApiResult<Json<Vec<ProcessView>>> {
-    let guest = sandboxes::guest(&app, &id).await?;
-    let all = rules::list(&guest).await?;
-    Ok(Json(all.into_iter().filter(|p| p.tty.is_some()).collect()))
-}
-
-/// Sets a terminal's size.
-#[utoipa::path(put, path = "/v1/sandboxes/{id}/terminals/{process}/size", tag = "terminals",
-    params(("id" = String, Path), ("process" = u32, Path)), request_body = TtySize, responses((status = 204)))]
-pub async fn resize(
-    State(app): S,
-    Path((id, process)): Path<(String, u32)>,
-    Document(size): Document<TtySize>,
-) -> ApiResult<StatusCode> {
-    let guest = sandboxes::guest(&app, &id).await?;
-    guest
-        .resize(process, size.cols, size.rows)
-        .await
-        .map_err(sandboxes::guest_error)?;
-    Ok(StatusCode::NO_CONTENT)
 }

@@ -7,7 +7,7 @@ use crate::measure::{ms_since, series};
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use handler_client::{Client, Socket, SocketMessage};
-use handler_types::api::CreateTerminal;
+use handler_types::terminal::{CreateTerminal, TerminalEvent};
 use std::time::{Duration, Instant};
 
 /// How long one message may take.
@@ -23,7 +23,7 @@ pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
     let samples = series(20, context.pick(1_000, 50), async || {
         let began = Instant::now();
         socket.send_binary(Bytes::from_static(b"k")).await?;
-        let echoed = output(&mut socket).await?.context("the terminal ended")?;
+        let (_, echoed) = output(&mut socket).await?.context("the terminal ended")?;
         anyhow::ensure!(echoed.as_ref() == b"k", "the terminal echoed {echoed:?}");
         Ok(ms_since(began))
     });
@@ -49,25 +49,55 @@ pub(crate) async fn open(client: &Client, id: &str, argv: &[&str]) -> anyhow::Re
         .create_terminal(id, &request)
         .await
         .context("open a terminal")?;
-    let path = format!("/v1/sandboxes/{id}/processes/{}/attach", view.process);
+    let path = format!("/v1/sandboxes/{id}/terminals/{}", view.terminal);
     let mut socket = client
-        .socket(&path, "process.v1")
+        .socket(&path, "terminal.v1")
         .await
         .context("attach to a terminal")?;
-    match socket.next().await {
-        SocketMessage::Text(text) if text.contains("attached") => Ok(socket),
+    match event(&mut socket).await? {
+        Said::Event(TerminalEvent::Attached { .. }) => {}
         other => bail!("the terminal said {other:?} first"),
+    }
+    Ok(socket)
+}
+
+/// What a terminal says.
+#[derive(Debug)]
+enum Said {
+    Event(TerminalEvent),
+    Output(Bytes),
+}
+
+async fn event(socket: &mut Socket) -> anyhow::Result<Said> {
+    let message = tokio::time::timeout(PATIENCE, socket.next()).await;
+    match message.context("the terminal is silent")? {
+        SocketMessage::Binary(frame) => Ok(Said::Output(frame)),
+        SocketMessage::Text(text) => Ok(Said::Event(serde_json::from_str(&text)?)),
+        SocketMessage::Closed { reason, .. } => bail!("the terminal closed: {reason}"),
     }
 }
 
-/// Next bytes a terminal printed; none at its end.
-pub(crate) async fn output(socket: &mut Socket) -> anyhow::Result<Option<Bytes>> {
-    match tokio::time::timeout(PATIENCE, socket.next())
-        .await
-        .context("the terminal is silent")?
-    {
-        SocketMessage::Binary(frame) if !frame.is_empty() => Ok(Some(frame.slice(1..))),
-        SocketMessage::Text(text) if text.contains("exited") => Ok(None),
-        other => bail!("the terminal said {other:?}"),
+/// Next bytes a terminal printed, after so many that were left out; none at its end.
+pub(crate) async fn output(socket: &mut Socket) -> anyhow::Result<Option<(u64, Bytes)>> {
+    let mut left_out = 0;
+    let mut is_redraw = false;
+    loop {
+        match event(socket).await? {
+            Said::Output(bytes) if !is_redraw => return Ok(Some((left_out, bytes))),
+            Said::Output(_) => {}
+            Said::Event(TerminalEvent::RedrawBegin { skipped }) => {
+                left_out += skipped;
+                is_redraw = true;
+            }
+            Said::Event(TerminalEvent::RedrawEnd) => {
+                is_redraw = false;
+                if left_out > 0 {
+                    return Ok(Some((left_out, Bytes::new())));
+                }
+            }
+            Said::Event(TerminalEvent::Exited { .. }) => return Ok(None),
+            Said::Event(TerminalEvent::Closed { reason, .. }) => bail!("it closed: {reason}"),
+            Said::Event(_) => {}
+        }
     }
 }

@@ -224,7 +224,7 @@ async fn a_detached_process_is_listed_attached_again_from_any_offset_and_signall
     sandbox.ended(number).await?;
     assert_eq!(
         world
-            .cli_ok(&["sandbox", "attach", "box", &number.to_string()])
+            .cli_ok(&["sandbox", "follow", "box", &number.to_string()])
             .await?,
         "one\ntwo\n"
     );

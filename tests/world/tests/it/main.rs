@@ -24,5 +24,7 @@ mod ssh;
 mod support;
 mod surroundings;
 mod survival;
+mod terminal_crowd;
 mod terminals;
+mod viewer;
 mod way_out;

@@ -1,0 +1,173 @@
+//! A viewer of a terminal: what comes over its socket, drawn on a screen.
+
+use crate::support::{LONG, Sandbox};
+use anyhow::{Context as _, bail};
+use handler_client::{Socket, SocketMessage};
+use handler_terminal::{Limits, Screen, Size};
+use handler_types::guest::Exit;
+use handler_types::terminal::{TerminalCommand, TerminalEvent};
+
+/// An attached viewer.
+pub(crate) struct Viewer {
+    pub(crate) socket: Socket,
+    pub(crate) screen: Screen,
+    pub(crate) owner: bool,
+    /// Bytes left out so far.
+    pub(crate) skipped: u64,
+    /// Output bytes that came, redraws included.
+    pub(crate) received: u64,
+    pub(crate) bells: usize,
+    pub(crate) ended: Option<Ended>,
+}
+
+/// How the stream ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Exited(Option<Exit>),
+    Closed { retry: bool },
+}
+
+impl Viewer {
+    /// Attaches; `query` is what follows the address.
+    pub(crate) async fn attach(
+        sandbox: &Sandbox,
+        terminal: u32,
+        query: &str,
+    ) -> anyhow::Result<Self> {
+        let path = format!("/v1/sandboxes/{}/terminals/{terminal}{query}", sandbox.id);
+        let mut socket = sandbox.client.socket(&path, "terminal.v1").await?;
+        let first = tokio::time::timeout(LONG, socket.next()).await?;
+        let SocketMessage::Text(first) = first else {
+            bail!("first came {first:?}");
+        };
+        let TerminalEvent::Attached { terminal, owner } = serde_json::from_str(&first)? else {
+            bail!("first came {first}");
+        };
+        let size = Size {
+            cols: terminal.size.cols,
+            rows: terminal.size.rows,
+        };
+        Ok(Self {
+            socket,
+            screen: Screen::new(size, Limits::default()),
+            owner,
+            skipped: 0,
+            received: 0,
+            bells: 0,
+            ended: None,
+        })
+    }
+
+    /// Takes what comes next.
+    pub(crate) async fn step(&mut self) -> anyhow::Result<()> {
+        let message = tokio::time::timeout(LONG, self.socket.next()).await;
+        match message.with_context(|| format!("nothing comes: {:#?}", self.screen.rows_text()))? {
+            SocketMessage::Binary(bytes) => {
+                self.received += bytes.len() as u64;
+                self.screen.feed(&bytes);
+            }
+            SocketMessage::Text(text) => match serde_json::from_str(&text)? {
+                TerminalEvent::Size { cols, rows, owner } => {
+                    self.screen.resize(Size { cols, rows });
+                    self.owner = owner;
+                }
+                TerminalEvent::RedrawBegin { skipped } => self.skipped += skipped,
+                TerminalEvent::Bell => self.bells += 1,
+                TerminalEvent::Exited { exit } => self.ended = Some(Ended::Exited(exit)),
+                TerminalEvent::Closed { retry, .. } => self.ended = Some(Ended::Closed { retry }),
+                _ => {}
+            },
+            SocketMessage::Closed { .. } if self.ended.is_some() => {}
+            SocketMessage::Closed { .. } => self.ended = Some(Ended::Closed { retry: true }),
+        }
+        Ok(())
+    }
+
+    /// Takes what comes until the screen, or something else, is as wanted.
+    pub(crate) async fn until(&mut self, wanted: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
+        let patience = tokio::time::Instant::now() + LONG;
+        while !wanted(self) {
+            if self.ended.is_some() || tokio::time::Instant::now() > patience {
+                bail!(
+                    "it did not come ({:?}): {:#?}",
+                    self.ended,
+                    self.screen.rows_text()
+                );
+            }
+            self.step().await?;
+        }
+        Ok(())
+    }
+
+    /// Takes what comes until the screen shows a text.
+    pub(crate) async fn until_text(&mut self, wanted: &str) -> anyhow::Result<()> {
+        let shows = |viewer: &Self| viewer.screen.rows_text().join("\n").contains(wanted);
+        self.until(shows).await.with_context(|| wanted.to_owned())
+    }
+
+    /// Takes what comes to its end.
+    pub(crate) async fn rest(&mut self) -> anyhow::Result<Ended> {
+        while self.ended.is_none() {
+            self.step().await?;
+        }
+        self.ended.clone().context("it ended")
+    }
+
+    /// Takes what comes until it shows the same as another, which is silent.
+    pub(crate) async fn until_like(&mut self, other: &Self) -> anyhow::Result<()> {
+        let wanted = look(&other.screen);
+        self.until(|viewer| look(&viewer.screen) == wanted).await
+    }
+
+    pub(crate) async fn type_in(&mut self, keys: &str) -> anyhow::Result<()> {
+        let keys = bytes::Bytes::copy_from_slice(keys.as_bytes());
+        Ok(self.socket.send_binary(keys).await?)
+    }
+
+    pub(crate) async fn send(&mut self, command: &TerminalCommand) -> anyhow::Result<()> {
+        Ok(self
+            .socket
+            .send_text(serde_json::to_string(command)?)
+            .await?)
+    }
+}
+
+/// All that is seen of a screen: text, colours, cursor, modes, title.
+pub(crate) fn look(screen: &Screen) -> String {
+    use std::fmt::Write as _;
+    let mut out = format!(
+        "{:?} {:?} {} {:?} {} {} {} {} {:?}",
+        screen.size(),
+        screen.cursor(),
+        screen.shows_cursor(),
+        screen.cursor_shape(),
+        screen.is_alternate(),
+        screen.wants_bracketed_paste(),
+        screen.wants_mouse(),
+        screen.has_application_keys(),
+        screen.osc().title,
+    );
+    for row in 0..screen.size().rows {
+        for col in 0..screen.size().cols {
+            let Some(cell) = screen.cell(row, col) else {
+                continue;
+            };
+            let colours = (cell.fgcolor(), cell.bgcolor());
+            let flags = (
+                cell.bold(),
+                cell.underline(),
+                cell.inverse(),
+                cell.is_wide(),
+            );
+            if cell.has_contents() || format!("{colours:?}") != "(Default, Default)" {
+                write!(
+                    out,
+                    "\n{row},{col} {:?} {colours:?} {flags:?}",
+                    cell.contents()
+                )
+                .ok();
+            }
+        }
+    }
+    out
+}
