@@ -1,5 +1,6 @@
 //! Whole-product tests.
 
+mod activity;
 mod api;
 mod commands;
 mod crash;
@@ -13,8 +14,8 @@ mod isolation;
 mod network;
 mod observe;
 mod ports;
-mod previews;
 mod presets;
+mod previews;
 mod replay;
 mod sandboxes;
 mod search;

@@ -3,6 +3,7 @@
 //! Sessions are read from what they say of themselves, terminals from their screens (`terminals`). The most urgent of
 //! a sandbox's sources is the sandbox's own activity.
 
+use super::terminals::Touched;
 use crate::app::sandboxes::find;
 use crate::app::sessions;
 use crate::http::problem::ApiResult;
@@ -35,7 +36,10 @@ struct OfSandbox {
 
 /// The activities known.
 #[derive(Debug, Default)]
-pub struct Activities(Mutex<HashMap<SandboxId, OfSandbox>>);
+pub struct Activities {
+    all: Mutex<HashMap<SandboxId, OfSandbox>>,
+    touched: Touched,
+}
 
 /// A reading of one source.
 #[derive(Debug, Clone)]
@@ -48,7 +52,12 @@ pub(super) struct Found {
 impl Activities {
     fn all(&self) -> MutexGuard<'_, HashMap<SandboxId, OfSandbox>> {
         // Short sections without waiting; a panic elsewhere leaves whole entries.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Terminals to be read.
+    pub fn touched(&self) -> &Touched {
+        &self.touched
     }
 
     /// Takes a reading; the source, if it is news.
@@ -113,7 +122,7 @@ impl Activities {
     }
 
     /// A terminal is no more.
-    pub(super) fn terminal_gone(&self, app: &App, id: &SandboxId, number: u32) {
+    pub(crate) fn terminal_gone(&self, app: &App, id: &SandboxId, number: u32) {
         self.gone(app, id, &Key::Terminal(number));
     }
 

@@ -9,6 +9,7 @@ pub mod host;
 pub mod log;
 pub mod metrics;
 pub mod prometheus;
+pub mod terminals;
 mod watch;
 
 use crate::state::App;
@@ -84,5 +85,6 @@ pub fn start(app: &Arc<App>) {
     app.observe.logs.start();
     watch::start(app);
     activity::follow_sessions(app);
+    terminals::start(app);
     metrics::start(app);
 }

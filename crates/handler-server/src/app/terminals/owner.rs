@@ -121,6 +121,7 @@ impl Owner {
             self.look_for_process();
         }
         let shutdown = self.app.shutdown.clone();
+        self.touched();
         loop {
             let hold = self.viewers.hold_until().filter(|_| self.link.is_some());
             let moved = self.viewers.moved.clone();
@@ -144,6 +145,12 @@ impl Owner {
                 }
             }
         }
+    }
+
+    /// What its program does is read anew, a moment later.
+    fn touched(&self) {
+        let touched = self.app.observe.activities.touched();
+        touched.note(&self.sandbox, self.record.terminal);
     }
 
     fn look_for_process(&mut self) {
@@ -201,6 +208,7 @@ impl Owner {
             changed_ms: now_ms(),
         };
         self.tell_changes();
+        self.touched();
         if end - self.saved >= SAVE_BYTES {
             self.save().await;
         } else if self.save_at.is_none() {
@@ -361,6 +369,7 @@ impl Owner {
     async fn ended(&mut self) {
         self.record.ended = true;
         self.record.exit = self.exit;
+        self.touched();
         self.save().await;
         self.write_record();
         if let Some(link) = self.link.take() {

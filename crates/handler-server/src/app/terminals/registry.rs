@@ -137,6 +137,9 @@ pub(super) fn drop_one(app: &App, sandbox: &SandboxId, terminal: TerminalNumber)
     if let Some(entry) = app.terminals.lock().get_mut(sandbox) {
         entry.hubs.remove(&terminal);
     }
+    app.observe
+        .activities
+        .terminal_gone(app, sandbox, terminal);
 }
 
 /// Forgets the terminals of a sandbox that is gone: with the last door their owners end.
