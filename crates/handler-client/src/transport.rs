@@ -120,6 +120,28 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Sends a request that is put together by hand; the daemon's name and the token are added. Whatever is answered
+    /// is given, refusals too.
+    ///
+    /// # Errors
+    /// [`ClientError`] when there is no answer.
+    pub async fn send<B>(&self, mut request: Request<B>) -> Result<Response<Incoming>, ClientError>
+    where
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let host = self.endpoint.host().parse();
+        let bearer = format!("Bearer {}", self.token).parse();
+        let (Ok(host), Ok(bearer)) = (host, bearer) else {
+            return Err(ClientError::Unexpected("the token is no header".to_owned()));
+        };
+        request.headers_mut().insert(header::HOST, host);
+        request.headers_mut().insert(header::AUTHORIZATION, bearer);
+        Ok(self.endpoint.send(request, None).await?)
+    }
+}
+
 async fn accepted(response: Response<Incoming>) -> Result<Response<Incoming>, ClientError> {
     if response.status().is_success() {
         return Ok(response);

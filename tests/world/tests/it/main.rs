@@ -2,6 +2,7 @@
 
 mod activity;
 mod api;
+mod archives;
 mod commands;
 mod crash;
 mod demo;
@@ -13,6 +14,7 @@ mod input;
 mod isolation;
 mod network;
 mod observe;
+mod output;
 mod ports;
 mod presets;
 mod previews;
