@@ -115,6 +115,7 @@ async fn compose(
         sessions: sessions::Sessions::default(),
         terminals: crate::app::terminals::Terminals::default(),
         harnesses: Harnesses::default(),
+        spools: Arc::new(crate::app::spool::Spools::new(&layout.state)),
         events: EventHub::default(),
         egress_events: crate::app::egress_events::EgressEvents::default(),
         observe,
@@ -133,6 +134,7 @@ async fn compose(
     }
     sessions::take_up(&app).await;
     crate::app::terminals::take_up(&app).await;
+    crate::app::spool::take_up(&app);
     // Now nothing writes into them any more.
     harnesses::remove_interrupted(&layout.harnesses_dir());
     crate::app::git::keep::sweep(&app);

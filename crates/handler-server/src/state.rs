@@ -40,6 +40,8 @@ pub struct App {
     pub terminals: crate::app::terminals::Terminals,
     /// Installed harnesses.
     pub harnesses: Harnesses,
+    /// Kept output of commands.
+    pub spools: std::sync::Arc<crate::app::spool::Spools>,
     /// The stream of changes.
     pub events: EventHub,
     /// The filter's last decisions.

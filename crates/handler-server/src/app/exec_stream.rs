@@ -1,16 +1,20 @@
 //! A command's output as lines of JSON while it runs: `POST …/exec?stream=true`.
 //!
 //! Output is acknowledged to the guest only when it is [`LAG`] bytes old, so that a client whose connection broke,
-//! even with the daemon, attaches to the process from the last offset it saw and loses nothing.
+//! even with the daemon, attaches to the process from the last offset it saw and loses nothing. What a client that
+//! left early did not hear is kept as that of any process.
 
 use crate::app::sandboxes::guest_error;
+use crate::app::spool::Spools;
 use crate::http::problem::ApiResult;
 use base64::Engine as _;
 use bytes::Bytes;
 use handler_engine::UseGuard;
 use handler_engine::guest::{GuestHandle, ProcessStream, StreamItem};
+use handler_types::SandboxId;
 use handler_types::api::{ExecEvent, ExecRequest};
 use handler_types::guest::{Exit, Stream};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes of output kept in the guest behind what was sent; well below its window.
@@ -80,7 +84,24 @@ struct Running {
     began: Instant,
     /// The output ended; the exit is next.
     is_over: bool,
+    /// The client was sent everything.
+    is_told: bool,
+    home: (SandboxId, Arc<Spools>),
     _in_use: UseGuard,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.is_told {
+            let (guest, process) = (self.guest.clone(), self.process);
+            handler_base::tasks::spawn_named("forget", async move {
+                guest.forget(process).await.ok();
+            });
+        } else {
+            let (id, spools) = &self.home;
+            spools.begin(id, &self.guest, self.process);
+        }
+    }
 }
 
 /// Starts a command; its events as lines.
@@ -91,6 +112,7 @@ pub async fn stream(
     guest: GuestHandle,
     request: ExecRequest,
     in_use: UseGuard,
+    home: (SandboxId, Arc<Spools>),
 ) -> ApiResult<impl futures::Stream<Item = Result<Bytes, std::convert::Infallible>> + Send> {
     let began = Instant::now();
     let view = super::exec::start_fed(&guest, request).await?;
@@ -108,12 +130,18 @@ pub async fn stream(
         end: 0,
         began,
         is_over: false,
+        is_told: false,
+        home,
         _in_use: in_use,
     };
-    let events = futures::stream::unfold(Some(running), |running| async move {
-        let mut running = running?;
+    let events = futures::stream::unfold((running, false), |(mut running, was_last)| async move {
+        if was_last {
+            // Asked for more: the last line was taken.
+            running.told();
+            return None;
+        }
         let (event, is_last) = running.next().await;
-        Some((Ok(line(&event)), (!is_last).then_some(running)))
+        Some((Ok(line(&event)), (running, is_last)))
     });
     Ok(futures::StreamExt::chain(
         futures::stream::iter([Ok(first)]),
@@ -128,6 +156,11 @@ fn line(event: &ExecEvent) -> Bytes {
 }
 
 impl Running {
+    /// The client has everything: nothing need be kept.
+    fn told(&mut self) {
+        self.is_told = true;
+    }
+
     /// The next event, and whether it is the last.
     async fn next(&mut self) -> (ExecEvent, bool) {
         loop {

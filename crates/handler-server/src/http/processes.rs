@@ -2,6 +2,7 @@
 
 use super::document::Document;
 use super::problem::{ApiError, ApiResult};
+use super::spooled::{self, Viewing};
 use super::stream;
 use crate::app::{exec as rules, exec_stream, sandboxes};
 use crate::state::App;
@@ -42,12 +43,14 @@ pub async fn exec(
         let result = rules::buffered(&guest, request).await?;
         return Ok(Json(result).into_response());
     }
-    let lines = exec_stream::stream(guest, request, in_use).await?;
+    let spools = app.spools.clone();
+    let lines = exec_stream::stream(guest, request, in_use, (view.id, spools)).await?;
     let media = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((media, Body::from_stream(lines)).into_response())
 }
 
-/// Starts a process that is kept: attach to it, signal it, find it again after a restart of the daemon.
+/// Starts a process that is kept: attach to it, signal it, find it again after a restart of the daemon. What it says is
+/// kept as well (256 MiB of a process, 1 GiB of a sandbox), whether anyone listens or not.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/processes", tag = "processes", params(("id" = String, Path)),
     request_body = ExecRequest, responses((status = 201, body = ProcessView)))]
 pub async fn start(
@@ -55,11 +58,10 @@ pub async fn start(
     Path(id): Path<String>,
     Document(request): Document<ExecRequest>,
 ) -> ApiResult<(StatusCode, Json<ProcessView>)> {
-    let guest = sandboxes::guest(&app, &id).await?;
-    Ok((
-        StatusCode::CREATED,
-        Json(rules::start(&guest, request).await?),
-    ))
+    let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
+    let process = rules::start(&guest, request).await?;
+    app.spools.begin(&view.id, &guest, process.process);
+    Ok((StatusCode::CREATED, Json(process)))
 }
 
 /// Lists a sandbox's processes (those started through the API).
@@ -88,11 +90,12 @@ pub async fn forget(
     State(app): S,
     Path((id, process)): Path<(String, u32)>,
 ) -> ApiResult<StatusCode> {
-    let guest = sandboxes::guest(&app, &id).await?;
+    let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
     guest
         .forget(process)
         .await
         .map_err(sandboxes::guest_error)?;
+    app.spools.forget(&view.id, &guest, process);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -177,13 +180,27 @@ pub async fn attach(
     Query(query): Query<AttachQuery>,
     upgrade: WebSocketUpgrade,
 ) -> ApiResult<Response> {
-    let guest = sandboxes::guest(&app, &id).await?;
+    let (view, guest) = sandboxes::view_and_guest(&app, &id).await?;
     let info = rules::find(&guest, process).await?;
     if info.tty.is_some() {
         return Err(ApiError::new(
             ProblemCode::Conflict,
             "this process is a terminal's: attach to the terminal",
         ));
+    }
+    if let Some(spool) = app.spools.find(&view.id, &guest, process) {
+        let viewing = Viewing {
+            spool,
+            guest,
+            info,
+            from: query.from,
+            ack: query.ack,
+            shutdown: app.shutdown.clone(),
+        };
+        return Ok(upgrade
+            .protocols(["process.v1"])
+            .max_message_size(1024 * 1024)
+            .on_upgrade(move |socket| spooled::run(socket, viewing)));
     }
     let from = query.from.unwrap_or(info.acked).max(info.acked);
     let stream = guest

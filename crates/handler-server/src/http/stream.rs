@@ -85,19 +85,19 @@ pub async fn run(
     sink.send(Message::Close(Some(frame))).await.ok();
 }
 
-fn closed(reason: &str, retry: bool) -> StreamEvent {
+pub(super) fn closed(reason: &str, retry: bool) -> StreamEvent {
     StreamEvent::Closed {
         reason: reason.to_owned(),
         retry,
     }
 }
 
-fn text(event: &StreamEvent) -> Message {
+pub(super) fn text(event: &StreamEvent) -> Message {
     Message::text(serde_json::to_string(event).unwrap_or_default())
 }
 
 /// Takes the viewer's frames until it leaves.
-async fn take_input(
+pub(super) async fn take_input(
     mut source: SplitStream<WebSocket>,
     guest: GuestHandle,
     process: u32,
