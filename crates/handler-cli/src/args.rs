@@ -93,7 +93,11 @@ pub enum Command {
     #[command(subcommand)]
     Folder(FolderAction),
     /// Check this machine, and say what to do
-    Doctor,
+    Doctor {
+        /// Show what each backend can do here, and what the machine hands out
+        #[arg(long, short)]
+        verbose: bool,
+    },
     /// Say whether the daemon runs and what it holds
     Status,
     /// Start and stop the daemon
@@ -204,7 +208,10 @@ pub enum Action {
     /// As in [`Command`].
     Folder(FolderAction),
     /// As in [`Command`].
-    Doctor,
+    Doctor {
+        /// As in [`Command`].
+        verbose: bool,
+    },
     /// As in [`Command`].
     Status,
     /// As in [`Command`].
@@ -267,7 +274,7 @@ impl Command {
             Self::Secret(action) => Action::Secret(action),
             Self::Harness(action) => Action::Harness(action),
             Self::Folder(action) => Action::Folder(action),
-            Self::Doctor => Action::Doctor,
+            Self::Doctor { verbose } => Action::Doctor { verbose },
             Self::Status => Action::Status,
             Self::Daemon(action) => Action::Daemon(action),
             Self::Completions { shell } => Action::Completions(shell),

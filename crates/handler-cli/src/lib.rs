@@ -7,6 +7,7 @@ pub mod args;
 pub mod chat;
 pub mod commands;
 pub mod context;
+mod duration;
 pub mod exit;
 pub mod out;
 

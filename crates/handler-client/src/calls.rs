@@ -14,6 +14,7 @@ use handler_types::git::{
 };
 use handler_types::guest::FileEntry;
 use handler_types::guest::TtySize;
+use handler_types::limits::HostView;
 use handler_types::network::NetworkPolicy;
 use handler_types::observe::{
     AgentList, HostStats, LogLines, MetricsHistory, SandboxActivity, SandboxMetrics,
@@ -23,6 +24,7 @@ use handler_types::preset::{Preset, PresetView, QuickFile, QuickFileView};
 use handler_types::sandbox::{CreateSandbox, SandboxView};
 use handler_types::session::{CreateSession, SessionView};
 use handler_types::terminal::{ScreenView, TerminalView, TmuxSessions, UpdateTerminal};
+use handler_types::update::UpdateSandbox;
 use http::Method;
 
 const NO_BODY: Option<&()> = None;
@@ -56,6 +58,9 @@ calls! {
     /// Backends of the host and what was checked.
     backends() => GET "/v1/backends" => Vec<BackendView>;
 
+    /// What the host hands out, and what of it is taken.
+    host() => GET "/v1/host" => HostView;
+
     /// A page of sandboxes, newest first.
     sandboxes(cursor: &str, limit: u32) => GET "/v1/sandboxes?cursor={cursor}&limit={limit}" => Page<SandboxView>;
     /// Makes a sandbox and waits until it runs.
@@ -68,6 +73,14 @@ calls! {
     start_sandbox(id: &str) => POST "/v1/sandboxes/{id}/start" => SandboxView;
     /// Stops a sandbox; its home is kept.
     stop_sandbox(id: &str) => POST "/v1/sandboxes/{id}/stop" => SandboxView;
+    /// Stops and starts a sandbox.
+    restart_sandbox(id: &str) => POST "/v1/sandboxes/{id}/restart" => SandboxView;
+    /// Freezes a running sandbox.
+    pause_sandbox(id: &str) => POST "/v1/sandboxes/{id}/pause" => SandboxView;
+    /// Thaws a paused sandbox.
+    resume_sandbox(id: &str) => POST "/v1/sandboxes/{id}/resume" => SandboxView;
+    /// Changes name, labels, metadata, time to live, idle policy or limits.
+    update_sandbox(id: &str) body update: UpdateSandbox => PATCH "/v1/sandboxes/{id}" => SandboxView;
     /// Changes what a sandbox may reach, live.
     set_network(id: &str) body update: NetworkUpdate => PUT "/v1/sandboxes/{id}/network" => SandboxView;
     /// What the filter decided for a sandbox (the last ones).

@@ -2,6 +2,7 @@
 //! the environment.
 
 use handler_store::paths::{Layout, LayoutError};
+use handler_types::limits::Limits;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,6 +39,18 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "HANDLER_SESSION_IDLE_TIMEOUT",
         "seconds after which an idle session is stopped (default 1800)",
+    ),
+    (
+        "HANDLER_MAX_SANDBOXES",
+        "most sandboxes, in whatever state (over `sandboxes` in limits.toml)",
+    ),
+    (
+        "HANDLER_MAX_RUNNING",
+        "most sandboxes that run or are paused (over `running` in limits.toml)",
+    ),
+    (
+        "HANDLER_MAX_MEMORY_MIB",
+        "memory handed out in all (over `memoryMib` in limits.toml)",
     ),
     (
         "SSL_CERT_FILE",
@@ -99,6 +112,8 @@ pub struct Settings {
     pub docker_socket: PathBuf,
     /// Where a display is looked for.
     pub display: DisplayPlaces,
+    /// Limits of the environment.
+    pub limits: LimitOverrides,
 }
 
 /// Where a Wayland socket may be.
@@ -110,6 +125,43 @@ pub struct DisplayPlaces {
     pub name: Option<String>,
     /// `XDG_RUNTIME_DIR`.
     pub folder: Option<PathBuf>,
+}
+
+/// Limits that the environment sets over those of `limits.toml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LimitOverrides {
+    /// Most sandboxes.
+    pub sandboxes: Option<u64>,
+    /// Most that run or are paused.
+    pub running: Option<u64>,
+    /// Memory handed out in all, MiB.
+    pub memory_mib: Option<u64>,
+}
+
+impl LimitOverrides {
+    fn resolve(get: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        let read = |name| {
+            get(name)
+                .map(|text| number(name, text, "a whole number"))
+                .transpose()
+        };
+        Ok(Self {
+            sandboxes: read("HANDLER_MAX_SANDBOXES")?,
+            running: read("HANDLER_MAX_RUNNING")?,
+            memory_mib: read("HANDLER_MAX_MEMORY_MIB")?,
+        })
+    }
+
+    /// Puts them over others.
+    #[must_use]
+    pub fn apply(self, limits: Limits) -> Limits {
+        Limits {
+            sandboxes: self.sandboxes.or(limits.sandboxes),
+            running: self.running.or(limits.running),
+            memory_mib: self.memory_mib.or(limits.memory_mib),
+            ..limits
+        }
+    }
 }
 
 /// Why the settings are unusable.
@@ -165,6 +217,7 @@ impl Settings {
                 name: get("WAYLAND_DISPLAY"),
                 folder: get("XDG_RUNTIME_DIR").map(PathBuf::from),
             },
+            limits: LimitOverrides::resolve(&get)?,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The daemon's life: take the lock, find what an earlier daemon left running, serve, leave it running.
 
+use crate::app::limits::LimitsFile;
 use crate::app::observe::{self, Observe};
 use crate::app::secrets::Resolver;
 use crate::app::{harnesses, harnesses::Harnesses, sessions};
@@ -97,7 +98,7 @@ async fn compose(
         rows: Arc::new(StoreRows::new(store.clone())),
         resolver: Arc::new(Resolver(secrets.clone())),
         timing: EngineTiming::default(),
-        limits: Arc::new(handler_types::limits::Limits::default()),
+        limits: Arc::new(LimitsFile::open(layout.limits_file(), settings.limits)?),
         probe: None,
     })
     .await

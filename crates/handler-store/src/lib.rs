@@ -6,6 +6,7 @@
 
 pub mod db;
 pub mod folders;
+pub mod limits;
 pub mod log;
 pub mod named;
 pub mod paths;

@@ -27,6 +27,7 @@ pub mod sandbox;
 pub mod secret;
 pub mod session;
 pub mod terminal;
+pub mod update;
 
 pub use id::{SandboxId, SessionId};
 pub use problem::{Problem, ProblemCode};

@@ -13,6 +13,7 @@ mod follow;
 pub mod fork;
 pub mod git;
 pub mod harness;
+pub mod lifetime;
 pub mod manual;
 pub mod network;
 pub mod observe;
@@ -58,7 +59,7 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::Secret(action) => secret::run(action, context).await,
         Action::Harness(action) => harness::run(action, context).await,
         Action::Folder(action) => folder::run(action, context).await,
-        Action::Doctor => doctor::run(context).await,
+        Action::Doctor { verbose } => doctor::run(verbose, context).await,
         Action::Status => status::run(context).await,
         Action::Daemon(action) => daemon::run(action, context).await,
         Action::Completions(shell) => manual::completions(shell, context),

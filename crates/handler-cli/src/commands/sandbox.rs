@@ -2,7 +2,7 @@
 
 use super::containers::{self, ContainerArgs};
 use super::network::{NetworkArgs, describe};
-use super::{Outcome, absolute, copy, exec, files, observe, paths, ports, terminal};
+use super::{Outcome, absolute, copy, exec, files, lifetime, observe, paths, ports, terminal};
 use crate::context::Context;
 use crate::exit::Failure;
 use clap::{Args, Subcommand};
@@ -161,6 +161,23 @@ pub enum SandboxAction {
         /// The sandbox
         sandbox: String,
     },
+    /// Stop it and start it again
+    Restart {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Freeze all its processes: no CPU time, memory kept
+    Pause {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Let a paused one go on
+    Resume {
+        /// The sandbox
+        sandbox: String,
+    },
+    /// Change its name, labels, data, time to live, idle policy or limits
+    Set(Box<lifetime::SetArgs>),
     /// Remove it with everything in it
     Down {
         /// The sandboxes
@@ -249,6 +266,11 @@ pub struct UpArgs {
     pub label: Vec<String>,
     #[command(flatten)]
     pub container: ContainerArgs,
+    /// The project it counts for, for quotas
+    #[arg(long)]
+    pub project: Option<String>,
+    #[command(flatten)]
+    pub life: lifetime::LifeArgs,
 }
 
 /// Runs it.
@@ -337,6 +359,19 @@ pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
             let view = client.stop_sandbox(&sandbox).await?;
             out.show(&view, |out, view| out.line(&view.name));
         }
+        SandboxAction::Restart { sandbox } => {
+            let view = client.restart_sandbox(&sandbox).await?;
+            out.show(&view, |out, view| out.line(&view.name));
+        }
+        SandboxAction::Pause { sandbox } => {
+            let view = client.pause_sandbox(&sandbox).await?;
+            out.show(&view, |out, view| out.line(&view.name));
+        }
+        SandboxAction::Resume { sandbox } => {
+            let view = client.resume_sandbox(&sandbox).await?;
+            out.show(&view, |out, view| out.line(&view.name));
+        }
+        SandboxAction::Set(args) => return lifetime::set(*args, context).await,
         SandboxAction::Down { sandboxes } => {
             for sandbox in sandboxes {
                 client.delete_sandbox(&sandbox).await?;
@@ -358,7 +393,7 @@ async fn list(client: &Client, args: &ListArgs, context: &Context) -> Result<(),
     }
     context.out.show(&items, |out, items| {
         let rows: Vec<Vec<String>> = items.iter().map(row).collect();
-        out.table(&["ID", "NAME", "STATE", "NETWORK", "FOLDER"], &rows);
+        out.table(&["ID", "NAME", "STATE", "LEFT", "NETWORK", "FOLDER"], &rows);
     });
     Ok(())
 }
@@ -402,12 +437,12 @@ async fn egress(client: &Client, sandbox: &str, context: &Context) -> Result<(),
 }
 
 fn row(view: &SandboxView) -> Vec<String> {
-    let state = format!("{:?}", view.state).to_lowercase();
     let folder = view.scope.clone().unwrap_or_default();
     vec![
         view.id.to_string(),
         view.name.clone(),
-        state,
+        lifetime::state(view),
+        lifetime::time_left(view),
         describe(&view.network),
         folder,
     ]
@@ -419,7 +454,7 @@ fn request(args: UpArgs) -> Result<CreateSandbox, Failure> {
         (None, true) => None,
         (None, false) => Some(super::current_folder()?),
     };
-    Ok(CreateSandbox {
+    let mut request = CreateSandbox {
         backend: args.backend,
         name: args.name,
         scope,
@@ -437,13 +472,16 @@ fn request(args: UpArgs) -> Result<CreateSandbox, Failure> {
         },
         best_effort_limits: args.best_effort_limits,
         labels: pairs(&args.label, "--label")?,
+        project: args.project,
         secrets: args
             .secret
             .iter()
             .map(|s| grant(s))
             .collect::<Result<_, _>>()?,
         ..CreateSandbox::default()
-    })
+    };
+    lifetime::apply(&args.life, &mut request)?;
+    Ok(request)
 }
 
 pub(super) fn pairs(given: &[String], flag: &str) -> Result<BTreeMap<String, String>, Failure> {

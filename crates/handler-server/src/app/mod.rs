@@ -13,6 +13,8 @@ pub mod observe;
 pub mod ports;
 pub mod presets;
 pub mod previews;
+pub mod lifetime;
+pub mod limits;
 pub mod providers;
 pub mod quick_files;
 pub mod sandboxes;

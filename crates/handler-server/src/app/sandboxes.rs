@@ -73,6 +73,7 @@ pub async fn create_with(
     fork: Option<ForkOf>,
 ) -> ApiResult<SandboxView> {
     let request = super::presets::applied(app, request)?;
+    super::lifetime::check_new(&request)?;
     let load = Load::of(app, &request).await?;
     let scope = match (&fork, &request.scope) {
         (Some(_), scope) => scope.clone(),
@@ -118,6 +119,10 @@ pub async fn create_with(
         labels: request.labels.clone(),
         phantoms,
         fork,
+        ttl_seconds: request.ttl_seconds,
+        idle: request.idle,
+        metadata: request.metadata,
+        project: request.project,
         ..SandboxSpec::default()
     };
     super::containers::fill(app, &request, &mut spec).await?;

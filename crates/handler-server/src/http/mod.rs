@@ -7,6 +7,7 @@ pub mod events;
 pub mod files;
 pub mod git;
 pub mod idempotency;
+pub mod lifetime;
 mod linger;
 pub mod observe;
 pub mod ports;
@@ -53,6 +54,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Doc::openapi())
         .routes(routes!(settings::health))
         .routes(routes!(settings::backends))
+        .routes(routes!(lifetime::host))
         .routes(routes!(
             settings::list_folders,
             settings::add_folder,
@@ -60,7 +62,9 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         ))
         .routes(routes!(events::stream))
         .routes(routes!(sandboxes::create, sandboxes::list))
-        .routes(routes!(sandboxes::get, sandboxes::delete))
+        .routes(routes!(sandboxes::get, sandboxes::delete, lifetime::update))
+        .routes(routes!(lifetime::pause))
+        .routes(routes!(lifetime::resume))
         .routes(routes!(sandboxes::start))
         .routes(routes!(sandboxes::stop))
         .routes(routes!(sandboxes::restart))

@@ -92,8 +92,7 @@ pub async fn stop(State(app): S, Path(id): Path<String>) -> ApiResult<Json<Sandb
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/restart", tag = "sandboxes", params(("id" = String, Path)),
     responses((status = 200, body = SandboxView)))]
 pub async fn restart(State(app): S, Path(id): Path<String>) -> ApiResult<Json<SandboxView>> {
-    rules::stop(&app, &id).await?;
-    Ok(Json(rules::start(&app, &id).await?))
+    Ok(Json(crate::app::lifetime::restart(&app, &id).await?))
 }
 
 /// Changes what a sandbox may reach; applies to the next request and re-judges open tunnels.

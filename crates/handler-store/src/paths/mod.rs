@@ -146,6 +146,12 @@ impl Layout {
         self.config.join("folders.toml")
     }
 
+    /// What this host hands out, written by people.
+    #[must_use]
+    pub fn limits_file(&self) -> PathBuf {
+        self.config.join("limits.toml")
+    }
+
     /// Handler's own folders: no sandbox may see them.
     #[must_use]
     pub fn own_dirs(&self) -> [&Path; 5] {
