@@ -2,7 +2,7 @@
 
 use super::cgroup::CgroupFolders;
 use super::process::{Process, ProcessId};
-use super::{Reference, observe, process};
+use super::{Reference, cgroup, observe, process};
 use handler_engine::driver::DriverError;
 use handler_types::SandboxId;
 use std::time::Duration;
@@ -19,8 +19,9 @@ pub(super) async fn destroy(
     reference: Option<&Reference>,
 ) -> Result<(), DriverError> {
     let known = reference.map(|reference| reference.process);
-    end_processes(owner, id.as_str(), known).await?;
     let folders = reference.map_or(&[][..], |reference| &reference.cgroups);
+    cgroup::kill_frozen(&cgroups.all_of(owner, id.as_str(), folders));
+    end_processes(owner, id.as_str(), known).await?;
     cgroups
         .remove(owner, id.as_str(), folders)
         .await

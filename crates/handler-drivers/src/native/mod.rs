@@ -13,6 +13,7 @@ mod check;
 mod destroy;
 pub(crate) mod files;
 mod images;
+mod live;
 pub(crate) mod observe;
 pub(crate) mod plan;
 pub(crate) mod process;
@@ -21,13 +22,15 @@ pub(crate) mod system;
 
 use async_trait::async_trait;
 use cgroup::{CgroupFolders, Controller};
-use handler_engine::driver::{Driver, DriverError, Instance, InstancePlan, ObservedInstance};
+use handler_engine::driver::{
+    Driver, DriverError, Instance, InstancePlan, InstanceStats, ObservedInstance,
+};
 use handler_engine::images::ImageStore;
 pub use handler_images::StoreConfig;
 use handler_types::SandboxId;
 use handler_types::api::HostCheck;
 use handler_types::lifetime::Capabilities;
-use handler_types::sandbox::{Confinement, SandboxSpec};
+use handler_types::sandbox::{Confinement, Resources, SandboxSpec};
 use images::Images;
 use process::{Process, ProcessId};
 use serde::{Deserialize, Serialize};
@@ -128,6 +131,7 @@ impl Driver for NativeDriver {
             memory_limit: can(Controller::Memory),
             cpu_limit: can(Controller::Cpu),
             pids_limit: can(Controller::Pids),
+            pause: self.cgroups.freezer_obstacle().is_none(),
             images: self.images.can(&self.config).await,
             display: true,
             ..Capabilities::default()
@@ -174,6 +178,31 @@ impl Driver for NativeDriver {
 
     async fn is_alive(&self, _id: &SandboxId, instance: &Instance) -> bool {
         process_of(instance).is_some_and(|process| !process.has_ended())
+    }
+
+    async fn pause(&self, _id: &SandboxId, instance: &Instance) -> Result<(), DriverError> {
+        live::freeze(instance, true).await
+    }
+
+    async fn resume(&self, _id: &SandboxId, instance: &Instance) -> Result<(), DriverError> {
+        live::freeze(instance, false).await
+    }
+
+    async fn is_paused(&self, _id: &SandboxId, instance: &Instance) -> bool {
+        reference(instance).is_some_and(|reference| cgroup::is_paused(&reference.cgroups))
+    }
+
+    async fn stats(&self, _id: &SandboxId, instance: &Instance) -> InstanceStats {
+        live::stats(&self.cgroups, instance)
+    }
+
+    async fn set_resources(
+        &self,
+        _id: &SandboxId,
+        instance: &Instance,
+        resources: &Resources,
+    ) -> Result<(), DriverError> {
+        live::set_resources(&self.cgroups, instance, resources)
     }
 
     async fn wait(&self, _id: &SandboxId, instance: &Instance) {

@@ -8,6 +8,7 @@ mod crash;
 mod engine;
 mod guest;
 mod hostile;
+mod lifetime;
 mod peer;
 mod ports;
 mod reconnect;

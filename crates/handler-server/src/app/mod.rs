@@ -9,6 +9,8 @@ pub mod exec_stream;
 pub mod git;
 pub mod harnesses;
 pub mod host;
+pub mod lifetime;
+pub mod limits;
 pub mod observe;
 pub mod ports;
 pub mod presets;

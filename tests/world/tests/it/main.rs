@@ -12,6 +12,7 @@ mod forks;
 mod harness;
 mod input;
 mod isolation;
+mod lifetimes;
 mod network;
 mod observe;
 mod output;

@@ -82,6 +82,9 @@ impl CgroupFolders {
                 None => self.make_v2(owner, id, limit, &mut made),
             }
         }
+        let freezer = self.make_freezer(owner, id);
+        made.folders
+            .extend(freezer.filter(|folder| !made.folders.contains(folder)));
         made
     }
 
@@ -144,7 +147,7 @@ impl CgroupFolders {
     /// Folders of this owner: where we are now, and where an earlier daemon may have been.
     fn owner_folders(&self, owner: &str) -> BTreeSet<PathBuf> {
         let mut found = BTreeSet::new();
-        for hierarchy in self.layout.v1.values() {
+        for hierarchy in self.layout.v1.values().chain(&self.layout.freezer) {
             let name = Path::new("handler").join(owner);
             found.extend(
                 [hierarchy.own.join(&name)]
@@ -161,6 +164,46 @@ impl CgroupFolders {
             );
         }
         found
+    }
+
+    /// Where the group is mounted, when this controller is in version 1.
+    pub(super) fn v1_mount(&self, controller: Controller) -> Option<&Path> {
+        let hierarchy = self.layout.v1.get(&controller)?;
+        Some(&hierarchy.mount)
+    }
+
+    /// Our group in the hierarchy that freezes.
+    pub(super) fn freezer_base(&self) -> Option<&Path> {
+        if let Some(freezer) = &self.layout.freezer {
+            return Some(&freezer.own);
+        }
+        self.layout.v2.as_ref().map(|v2| self.v2_base(v2))
+    }
+
+    /// A sandbox's folder in the hierarchy that freezes.
+    pub(super) fn freezer_folder(&self, owner: &str, id: &str) -> Option<PathBuf> {
+        if let Some(freezer) = &self.layout.freezer {
+            return Some(self.v1_folder(freezer, owner, id));
+        }
+        let base = self.v2_base(self.layout.v2.as_ref()?);
+        Some(base.join(format!("handler.{owner}")).join(id))
+    }
+
+    /// The folders of a sandbox: those stored, else those found.
+    pub(in crate::native) fn all_of(
+        &self,
+        owner: &str,
+        id: &str,
+        known: &[PathBuf],
+    ) -> Vec<PathBuf> {
+        if !known.is_empty() {
+            return known.to_vec();
+        }
+        let found = self.owner_folders(owner).into_iter();
+        found
+            .map(|folder| folder.join(id))
+            .filter(|folder| folder.is_dir())
+            .collect()
     }
 
     fn v1_folder(&self, hierarchy: &Hierarchy, owner: &str, id: &str) -> PathBuf {
@@ -233,7 +276,7 @@ fn move_down(group: &Path) -> io::Result<()> {
 }
 
 /// Another sandbox's removal may take an empty parent away in between: then again.
-fn make_all(folder: &Path) -> io::Result<()> {
+pub(super) fn make_all(folder: &Path) -> io::Result<()> {
     let mut result = Ok(());
     for _attempt in 0..5 {
         result = std::fs::create_dir_all(folder);
@@ -255,7 +298,7 @@ fn write_all(folder: &Path, settings: &[Setting]) -> io::Result<()> {
     Ok(())
 }
 
-fn write(file: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write(file: &Path, text: &str) -> io::Result<()> {
     use std::io::Write;
     // Never made: a name that the kernel does not have is an error.
     let opened = std::fs::OpenOptions::new().write(true).open(file);
@@ -264,7 +307,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
         .map_err(|error| named(file, &error))
 }
 
-fn named(path: &Path, error: &io::Error) -> io::Error {
+pub(super) fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -325,7 +368,7 @@ fn words(file: &Path) -> BTreeSet<String> {
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-fn may_write(path: &Path) -> bool {
+pub(super) fn may_write(path: &Path) -> bool {
     rustix::fs::access(path, Access::WRITE_OK).is_ok()
 }
 
@@ -344,7 +387,10 @@ mod tests {
         std::fs::create_dir_all(folder.join("jobs/7")).expect("makes");
         let v1 = Controller::ALL.map(|one| (one, hierarchy(folder))).into();
         CgroupFolders {
-            layout: Layout { v2: None, v1 },
+            layout: Layout {
+                v1,
+                ..Layout::default()
+            },
             is_root: false,
         }
     }

@@ -44,6 +44,8 @@ pub(in crate::native) struct Layout {
     pub(in crate::native) v2: Option<Hierarchy>,
     /// Those of version 1 by controller.
     pub(in crate::native) v1: BTreeMap<Controller, Hierarchy>,
+    /// The freezer of version 1, if mounted.
+    pub(in crate::native) freezer: Option<Hierarchy>,
 }
 
 /// Reads `/proc/self/mountinfo` and `/proc/self/cgroup`.
@@ -58,12 +60,11 @@ pub(in crate::native) fn parse(mountinfo: &str, own: &str) -> Layout {
                 layout.v2 = Some(mount.hierarchy(own_path(own, None)));
             }
             "cgroup" => {
+                if mount.has("freezer") && layout.freezer.is_none() {
+                    layout.freezer = Some(mount.hierarchy(own_path(own, Some("freezer"))));
+                }
                 for controller in Controller::ALL {
-                    if mount
-                        .options
-                        .split(',')
-                        .any(|option| option == controller.name())
-                    {
+                    if mount.has(controller.name()) {
                         let path = own_path(own, Some(controller.name()));
                         layout
                             .v1
@@ -99,6 +100,10 @@ impl<'a> Mount<'a> {
             kind,
             options,
         })
+    }
+
+    fn has(&self, option: &str) -> bool {
+        self.options.split(',').any(|one| one == option)
     }
 
     fn hierarchy(&self, own: Option<&str>) -> Hierarchy {

@@ -10,9 +10,13 @@
 //! words, never passed over.
 
 mod folders;
+mod freezer;
 mod layout;
 mod limits;
+mod live;
 
 pub(super) use folders::{CgroupFolders, Made};
+pub(super) use freezer::{freeze, is_paused, kill_frozen};
 pub(super) use layout::Controller;
 pub(super) use limits::{Limit, of as limits_of};
+pub(super) use live::LimitError;
