@@ -11,7 +11,7 @@ use handler_types::port::{ForwardRequest, OpenRequest, PortView};
 use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::str::FromStr;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -269,7 +269,7 @@ async fn browse(url: &str, context: &Context) {
         return;
     }
     let browser = std::env::var("BROWSER").unwrap_or_else(|_| "xdg-open".to_owned());
-    let started = Command::new(browser)
+    let started = tokio::process::Command::new(browser)
         .arg(&file)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

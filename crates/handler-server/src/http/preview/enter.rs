@@ -38,22 +38,22 @@ pub(super) fn redeem(app: &App, preview: &Preview, request: &Request) -> Option<
     Some(response)
 }
 
-/// Lets in who has the cookie or the API's token, and whose request no other page made.
-pub(super) fn check(app: &App, preview: &Preview, request: &Request) -> Result<(), Response> {
+/// Why a request is not let in: who is has the cookie or the API's token, and no other page made the request.
+pub(super) fn refusal(app: &App, preview: &Preview, request: &Request) -> Option<Response> {
     let headers = request.headers();
     if !is_own(headers, request.method()) {
         let text = "Another page made this request; only the preview's own pages may.";
-        return Err(page(StatusCode::FORBIDDEN, text));
+        return Some(page(StatusCode::FORBIDDEN, text));
     }
     let has_cookie = cookies(headers).any(|value| app.previews.is_good(preview, value, now_ms()));
     if has_cookie || auth::has_token(headers, app.token()) {
-        return Ok(());
+        return None;
     }
     let text = format!(
         "This preview is open only to who was let in. Open it with `handler sandbox open {} {}`.",
         preview.sandbox, preview.port
     );
-    Err(page(StatusCode::UNAUTHORIZED, &text))
+    Some(page(StatusCode::UNAUTHORIZED, &text))
 }
 
 /// Values of our cookie. A request may have several: a page cannot get rid of the good one by adding others.

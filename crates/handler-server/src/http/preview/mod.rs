@@ -35,7 +35,7 @@ async fn serve(app: &Arc<App>, preview: Preview, request: Request) -> Response {
     if let Some(answer) = enter::redeem(app, &preview, &request) {
         return answer;
     }
-    if let Err(answer) = enter::check(app, &preview, &request) {
+    if let Some(answer) = enter::refusal(app, &preview, &request) {
         return answer;
     }
     if app.engine.get(&preview.sandbox).is_err() {
