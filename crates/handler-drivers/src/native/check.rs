@@ -65,13 +65,15 @@ const NODE: &str = "Harnesses need Node 22 or newer; it is brought along where t
 const NPM: &str = "It is needed once, to install harnesses.";
 
 async fn run(config: &NativeConfig, cgroups: &CgroupFolders) -> Vec<HostCheck> {
-    let (rehearsal, node, npm) = tokio::join!(
+    let (rehearsal, images, node, npm) = tokio::join!(
         rehearsal(config),
+        image_roots(config),
         program("node", NODE),
         program("npm", NPM)
     );
     let mut checks = vec![kernel()];
     checks.extend(rehearsal);
+    checks.extend(images);
     checks.extend([limits(cgroups), disk(config), node, npm]);
     checks
 }
@@ -147,6 +149,27 @@ async fn rehearsal(config: &NativeConfig) -> Vec<HostCheck> {
             )]
         }
     }
+}
+
+const NO_IMAGES: &str = "Native sandboxes start without an image all the same. For images, Linux 5.11 or newer with overlayfs \
+    is needed, or the podman backend.";
+
+/// Whether images can be roots; nothing to say where there is no image store.
+async fn image_roots(config: &NativeConfig) -> Option<HostCheck> {
+    config.images.as_ref()?;
+    let detail = match api::probe_images(&config.guest_program).await {
+        Ok(LaunchAnswer::Ready { .. }) => {
+            return Some(check("image roots", CheckStatus::Ok, "tried, works", None));
+        }
+        Ok(LaunchAnswer::Failed { step, message, .. }) => format!("{step}: {message}"),
+        Err(error) => error.to_string(),
+    };
+    Some(check(
+        "image roots",
+        CheckStatus::Warning,
+        detail,
+        Some(NO_IMAGES),
+    ))
 }
 
 fn limits(cgroups: &CgroupFolders) -> HostCheck {

@@ -298,3 +298,43 @@ async fn what_an_image_puts_in_our_places_is_not_taken_for_ours() {
     sandbox.destroy().await;
     world.assert_nothing_left().await;
 }
+
+#[tokio::test]
+async fn many_starts_leave_neither_mounts_nor_processes_nor_notes() {
+    let world = World::new();
+    if !can(&world, "many_starts").await {
+        return;
+    }
+    let image = import(&world, "base", &[]).await;
+    let mounts = || {
+        let text = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        text.lines().count()
+    };
+    let before = mounts();
+    for _round in 0..25 {
+        let image = &image;
+        let start = || async {
+            let plan = world.plan(|spec| spec.image = Some(image.clone()));
+            let instance = world.driver.start(&plan).await.expect("starts");
+            let (driver, owner) = (&world.driver, &plan.owner);
+            driver
+                .destroy(&plan.id, owner, Some(&instance))
+                .await
+                .expect("is destroyed");
+        };
+        tokio::join!(
+            start(),
+            start(),
+            start(),
+            start(),
+            start(),
+            start(),
+            start(),
+            start()
+        );
+    }
+    // Mounts of other tests come and go on a machine, but never in this namespace.
+    assert_eq!(mounts(), before);
+    world.assert_nothing_left().await;
+    store(&world).remove("base").await.expect("nobody uses it");
+}
