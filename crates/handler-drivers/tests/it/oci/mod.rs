@@ -3,6 +3,7 @@
 
 mod confinement;
 mod engine;
+mod figures;
 mod inside;
 mod life;
 mod rootless;
