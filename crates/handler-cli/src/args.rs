@@ -2,10 +2,12 @@
 
 use crate::commands::{
     attach::AttachArgs,
+    build::BuildAction,
     daemon::DaemonAction,
     folder::FolderAction,
     fork::ForkAction,
     harness::HarnessAction,
+    image::ImageAction,
     preset::{PresetAction, QuickFileAction},
     provider::ProviderAction,
     run::RunArgs,
@@ -89,6 +91,12 @@ pub enum Command {
     /// Install agent programs
     #[command(subcommand)]
     Harness(HarnessAction),
+    /// Get, build and remove images; rebuild agents' own
+    #[command(subcommand)]
+    Image(ImageAction),
+    /// Follow and cancel long work on images
+    #[command(subcommand)]
+    Build(BuildAction),
     /// Say in which folders agents may work
     #[command(subcommand)]
     Folder(FolderAction),
@@ -206,6 +214,10 @@ pub enum Action {
     /// As in [`Command`].
     Harness(HarnessAction),
     /// As in [`Command`].
+    Image(ImageAction),
+    /// As in [`Command`].
+    Build(BuildAction),
+    /// As in [`Command`].
     Folder(FolderAction),
     /// As in [`Command`].
     Doctor {
@@ -273,6 +285,8 @@ impl Command {
             Self::Provider(action) => Action::Provider(action),
             Self::Secret(action) => Action::Secret(action),
             Self::Harness(action) => Action::Harness(action),
+            Self::Image(action) => Action::Image(action),
+            Self::Build(action) => Action::Build(action),
             Self::Folder(action) => Action::Folder(action),
             Self::Doctor { verbose } => Action::Doctor { verbose },
             Self::Status => Action::Status,

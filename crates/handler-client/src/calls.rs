@@ -8,6 +8,9 @@ use handler_types::api::{
     ProcessView, ProviderRequest, ProviderTemplate, ProviderView, SecretRequest, SecretView,
     SignalRequest,
 };
+use handler_types::build::{
+    BuildRequest, BuildView, ImageUpdates, ImageUpdatesRequest, PullRequest, TagRequest,
+};
 use handler_types::egress::EgressEvent;
 use handler_types::git::{
     CreateFork, ForkKept, ForkView, GitCommit, GitShow, GitStatus, MergeRequest, MergeResult,
@@ -15,6 +18,7 @@ use handler_types::git::{
 use handler_types::guest::FileEntry;
 use handler_types::guest::TtySize;
 use handler_types::limits::HostView;
+use handler_types::image::ImageView;
 use handler_types::network::NetworkPolicy;
 use handler_types::observe::{
     AgentList, HostStats, LogLines, MetricsHistory, SandboxActivity, SandboxMetrics,
@@ -30,7 +34,7 @@ use http::Method;
 const NO_BODY: Option<&()> = None;
 
 /// The result of a call.
-pub type Answer<T> = Result<T, ClientError>;
+pub(crate) type Answer<T> = Result<T, ClientError>;
 
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) $(body $body:ident: $bty:ty)? => $method:ident $path:expr => $out:ty;)*) => {
@@ -215,6 +219,28 @@ calls! {
     harnesses() => GET "/v1/harnesses" => Vec<HarnessView>;
     /// Installs a harness; answers when done.
     install_harness(name: &str) => POST "/v1/harnesses/{name}/install" => HarnessView;
+    /// Images of the backends (`backend` empty: all).
+    images() => GET "/v1/images" => Vec<ImageView>;
+    /// Images of one backend.
+    images_of(backend: &str) => GET "/v1/images?backend={backend}" => Vec<ImageView>;
+    /// Gets an image from its registry.
+    pull_image() body request: PullRequest => POST "/v1/images/pull" => BuildView;
+    /// Gives an image another name.
+    tag_image() body request: TagRequest => POST "/v1/images/tag" => ImageView;
+    /// Builds one of Handler's own images.
+    build_target() body request: BuildRequest => POST "/v1/builds" => BuildView;
+    /// Builds, newest first.
+    builds() => GET "/v1/builds" => Vec<BuildView>;
+    /// One build.
+    build(id: &str) => GET "/v1/builds/{id}" => BuildView;
+    /// Cancels a build.
+    cancel_build(id: &str) => POST "/v1/builds/{id}/cancel" => BuildView;
+    /// When harness images are rebuilt by themselves.
+    image_updates() => GET "/v1/image-updates" => ImageUpdates;
+    /// Sets that.
+    set_image_updates() body request: ImageUpdatesRequest => PUT "/v1/image-updates" => ImageUpdates;
+    /// Rebuilds every harness image now.
+    run_image_updates() => POST "/v1/image-updates/run" => ImageUpdates;
     /// Work folders, as written.
     folders() => GET "/v1/folders" => Vec<String>;
     /// Lets agents work in a folder.

@@ -1,6 +1,7 @@
 //! Typed HTTP and WebSocket client of the control API, over the daemon's Unix socket or loopback TCP.
 
-pub mod calls;
+mod builds;
+mod calls;
 pub mod error;
 pub mod events;
 pub mod logs;
@@ -8,6 +9,7 @@ pub mod transport;
 pub mod tunnel;
 pub mod ws;
 
+pub use builds::BuildFrames;
 pub use error::ClientError;
 pub use transport::Client;
 pub use tunnel::Tunnel;

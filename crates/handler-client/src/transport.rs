@@ -112,8 +112,28 @@ impl Client {
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        self.stream_as(method, path, "application/octet-stream", body)
+            .await
+    }
+
+    /// As [`Client::stream`], saying what the body is.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn stream_as<B>(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: B,
+    ) -> Result<Response<Incoming>, ClientError>
+    where
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let request = self
             .request(method, path)
+            .header(header::CONTENT_TYPE, content_type)
             .body(body)
             .map_err(|e| ClientError::Broken(Box::new(e)))?;
         accepted(self.endpoint.send(request, None).await?).await

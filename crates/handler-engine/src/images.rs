@@ -45,7 +45,8 @@ pub type Lines = mpsc::Sender<String>;
 /// A build.
 #[derive(Debug, Clone, Default)]
 pub struct BuildPlan {
-    /// Folder with the Containerfile and what it copies.
+    /// Archive (tar, plain or gzip) with the Containerfile and what it copies, alone in a private folder: what
+    /// the build needs meanwhile is made beside it.
     pub context: PathBuf,
     /// The recipe's name below `context`.
     pub containerfile: String,
@@ -61,6 +62,8 @@ pub struct BuildPlan {
     pub pull: bool,
     /// A bundle of certificates (PEM) trusted while building, and only then: nothing of it is in the image.
     pub ca_bundle: Option<PathBuf>,
+    /// Small files shown below `/run/handler-build` while building, and only then: name and content.
+    pub lent: BTreeMap<String, String>,
     /// Proxy variables while building (`HTTPS_PROXY` …), and only then.
     pub proxy: BTreeMap<String, String>,
 }
@@ -106,4 +109,8 @@ pub trait ImageStore: Send + Sync + std::fmt::Debug {
         lines: &Lines,
         cancel: &CancellationToken,
     ) -> Result<String, ImageError>;
+
+    /// Ends builds of an earlier daemon and removes what they left; `folder` holds the folders of all its builds'
+    /// contexts. Called once, before the first build.
+    async fn sweep(&self, _folder: &std::path::Path) {}
 }

@@ -109,6 +109,11 @@ fn source(name: &str) -> Option<&'static Source> {
     }
 }
 
+/// The files that say what a harness consists of.
+pub(crate) fn install_files(descriptor: &HarnessDescriptor) -> Option<&'static [InstallFile]> {
+    source(&descriptor.name).map(|source| source.files)
+}
+
 const fn text(path: &'static str, content: &'static str) -> InstallFile {
     InstallFile {
         path,

@@ -12,11 +12,16 @@ mod descriptor;
 mod endpoint;
 mod install;
 mod nearest;
+mod recipes;
 mod render;
 mod templates;
 
 pub use descriptor::{UnknownHarness, descriptor, descriptors, require, usable_harnesses};
 pub use endpoint::{Endpoint, EndpointError};
 pub use install::{InstallFile, InstallPlan, install_plan, version_line};
+pub use recipes::{
+    CONTAINERFILE, TOOLBOX, TOOLBOX_FILES, VERSION_FILE, image_context, image_prefix,
+    image_repository,
+};
 pub use render::{RenderError, render};
 pub use templates::{template, templates};

@@ -3,6 +3,7 @@
 
 use handler_store::paths::{Layout, LayoutError};
 use handler_types::limits::Limits;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -61,6 +62,10 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
         "addresses of this host, separated by commas, that ports may be forwarded from besides loopback (default none)",
     ),
     (
+        "HTTP_PROXY, HTTPS_PROXY, NO_PROXY",
+        "proxy for building images (also in lower case; images.toml overrides it)",
+    ),
+    (
         "HANDLER_PODMAN_SOCKET",
         "socket of a running Podman service (default: the daemon starts one when it is needed)",
     ),
@@ -110,6 +115,8 @@ pub struct Settings {
     pub podman_socket: Option<PathBuf>,
     /// Docker's socket.
     pub docker_socket: PathBuf,
+    /// Proxy variables, for building images.
+    pub proxy: BTreeMap<String, String>,
     /// Where a display is looked for.
     pub display: DisplayPlaces,
     /// Limits of the environment.
@@ -218,6 +225,10 @@ impl Settings {
                 folder: get("XDG_RUNTIME_DIR").map(PathBuf::from),
             },
             limits: LimitOverrides::resolve(&get)?,
+            proxy: crate::app::images::settings::PROXY_VARIABLES
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), get(name)?)))
+                .collect(),
         })
     }
 }

@@ -3,6 +3,7 @@
 use crate::app::limits::LimitsFile;
 use crate::app::observe::{self, Observe};
 use crate::app::secrets::Resolver;
+use crate::app::{builds, images};
 use crate::app::{harnesses, harnesses::Harnesses, sessions};
 use crate::config::Settings;
 use crate::events::EventHub;
@@ -117,6 +118,8 @@ async fn compose(
         terminals: crate::app::terminals::Terminals::default(),
         harnesses: Harnesses::default(),
         spools: Arc::new(crate::app::spool::Spools::new(&layout.state)),
+        builds: builds::Builds::new(layout.state.join("builds")),
+        updates: images::updates::Updates::read(layout.state.join("image-updates.json")),
         events: EventHub::default(),
         egress_events: crate::app::egress_events::EgressEvents::default(),
         observe,
@@ -136,6 +139,9 @@ async fn compose(
     sessions::take_up(&app).await;
     crate::app::terminals::take_up(&app).await;
     crate::app::spool::take_up(&app);
+    images::toolbox::ensure(&app);
+    builds::take_up(&app).await;
+    images::updates::keep_time(&app);
     // Now nothing writes into them any more.
     harnesses::remove_interrupted(&layout.harnesses_dir());
     crate::app::git::keep::sweep(&app);

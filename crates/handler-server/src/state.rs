@@ -1,7 +1,9 @@
 //! What every request may use: the doors to the other rooms.
 
+use crate::app::builds::Builds;
 use crate::app::egress_events::EgressEvents;
 use crate::app::harnesses::Harnesses;
+use crate::app::images::updates::Updates;
 use crate::app::observe::Observe;
 use crate::app::ports::Ports;
 use crate::app::previews::Previews;
@@ -42,6 +44,10 @@ pub struct App {
     pub harnesses: Harnesses,
     /// Kept output of commands.
     pub spools: std::sync::Arc<crate::app::spool::Spools>,
+    /// Long work on images.
+    pub builds: Builds,
+    /// When harness images are rebuilt by themselves.
+    pub updates: Updates,
     /// The stream of changes.
     pub events: EventHub,
     /// The filter's last decisions.

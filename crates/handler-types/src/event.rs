@@ -1,5 +1,6 @@
 //! Events of the daemon (`GET /v1/events`, server-sent events): what changed, so that nobody polls.
 
+use crate::build::BuildView;
 use crate::egress::EgressEvent;
 use crate::observe::ActivitySource;
 use crate::port::PortView;
@@ -50,6 +51,16 @@ pub enum ServerEvent {
         sandbox: String,
         /// Its number.
         terminal: TerminalNumber,
+    },
+    /// A build was queued or changed.
+    Build {
+        /// As it is now.
+        build: BuildView,
+    },
+    /// Images of a backend were made, named or removed: fetch the list again.
+    Images {
+        /// The backend.
+        backend: String,
     },
     /// The filter decided something.
     Egress {

@@ -45,6 +45,9 @@ pub struct HarnessDescriptor {
     pub provider_protocols: Vec<Protocol>,
     /// Neutral mode → how it is set. A mode left out is one it cannot honour.
     pub permissions: BTreeMap<PermissionMode, PermissionMapping>,
+    /// Whether it starts the stdio MCP servers that a session is given.
+    #[serde(default)]
+    pub mcp_stdio: bool,
     /// ACP config option that selects the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_option: Option<String>,

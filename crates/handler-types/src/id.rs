@@ -77,6 +77,10 @@ id!(
     /// A session: `s_` and 16 hex digits.
     SessionId, "s_", "s_<16 hex digits>"
 );
+id!(
+    /// A build: `b_` and 16 hex digits.
+    BuildId, "b_", "b_<16 hex digits>"
+);
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 //! instead of `null`. The `openapi` feature adds schemas for the HTTP description.
 
 pub mod api;
+pub mod build;
 pub mod egress;
 pub mod event;
 pub mod frame;
@@ -29,6 +30,6 @@ pub mod session;
 pub mod terminal;
 pub mod update;
 
-pub use id::{SandboxId, SessionId};
+pub use id::{BuildId, SandboxId, SessionId};
 pub use problem::{Problem, ProblemCode};
 pub use secret::SecretValue;

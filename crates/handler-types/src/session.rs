@@ -39,6 +39,9 @@ pub struct SessionView {
     pub permissions: PermissionMode,
     /// What the sandbox may reach (the model's host is added).
     pub network: NetworkPolicy,
+    /// The backend it runs on; other than `native`: in the harness's image.
+    #[serde(default)]
+    pub backend: String,
     /// Its sandbox while it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_id: Option<SandboxId>,
@@ -97,6 +100,9 @@ pub struct CreateSession {
     /// What it may reach besides its model's host (default: filtered, nothing).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkPolicy>,
+    /// Backend (default: `native`). Others run the harness in its image, which must have been built there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
     /// First prompt, at most 200 000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,

@@ -124,6 +124,7 @@ async fn session(
     let request = CreateSession {
         scope: folder.to_string_lossy().into_owned(),
         harness: Some(harness.to_owned()),
+        backend: None,
         provider: Some(PROVIDER.to_owned()),
         model: None,
         permissions: None,

@@ -3,6 +3,7 @@
 pub mod attach;
 mod copy;
 pub mod containers;
+pub mod build;
 pub mod daemon;
 mod detach;
 pub mod doctor;
@@ -14,12 +15,14 @@ pub mod fork;
 pub mod git;
 pub mod harness;
 pub mod lifetime;
+pub mod image;
 pub mod manual;
 pub mod network;
 pub mod observe;
 mod paths;
 pub mod ports;
 pub mod preset;
+mod pack;
 pub mod provider;
 mod raw;
 pub mod run;
@@ -58,6 +61,8 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::Provider(action) => provider::run(action, context).await,
         Action::Secret(action) => secret::run(action, context).await,
         Action::Harness(action) => harness::run(action, context).await,
+        Action::Image(action) => image::run(action, context).await,
+        Action::Build(action) => build::run(action, context).await,
         Action::Folder(action) => folder::run(action, context).await,
         Action::Doctor { verbose } => doctor::run(verbose, context).await,
         Action::Status => status::run(context).await,

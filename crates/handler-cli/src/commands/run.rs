@@ -45,6 +45,9 @@ pub struct RunArgs {
     /// Provider (default: the only one that fits)
     #[arg(long)]
     pub provider: Option<String>,
+    /// Where it runs (default: native; podman and docker: in the agent's image)
+    #[arg(long)]
+    pub backend: Option<String>,
     /// Model (default: the provider's first)
     #[arg(long)]
     pub model: Option<String>,
@@ -78,6 +81,7 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
         scope,
         harness: args.harness,
         provider: args.provider,
+        backend: args.backend,
         model: args.model,
         permissions: args.permissions.map(Into::into),
         network: args.network.policy()?,

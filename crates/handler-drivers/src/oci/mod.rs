@@ -10,6 +10,7 @@ mod containers;
 mod destroy;
 mod error;
 mod identity;
+pub mod images;
 mod info;
 mod labels;
 mod link;
@@ -31,6 +32,7 @@ use async_trait::async_trait;
 use handler_engine::driver::{
     Driver, DriverError, Instance, InstancePlan, InstanceStats, ObservedInstance,
 };
+use handler_engine::images::ImageStore;
 use handler_types::SandboxId;
 use handler_types::api::HostCheck;
 use handler_types::lifetime::Capabilities;
@@ -40,7 +42,7 @@ use plan::Etc;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Settings of a driver.
 #[derive(Debug, Clone)]
@@ -73,6 +75,7 @@ pub struct OciDriver {
     info: InfoCache,
     checks: check::Cache,
     memory: Mutex<Memory>,
+    images: Arc<images::OciImages>,
 }
 
 /// What is learned once and holds for the life of the process.
@@ -113,9 +116,11 @@ impl OciDriver {
     /// Makes a driver; the engine is not touched before it is needed.
     #[must_use]
     pub fn new(flavour: Flavour, source: OciSource, config: OciConfig) -> Self {
+        let api = OciApi::new(flavour, source);
         Self {
             config,
-            api: OciApi::new(flavour, source),
+            images: Arc::new(images::OciImages::new(api.clone())),
+            api,
             info: InfoCache::default(),
             checks: check::Cache::default(),
             memory: Mutex::default(),
@@ -207,6 +212,10 @@ impl OciDriver {
 impl Driver for OciDriver {
     fn backend(&self) -> &'static str {
         self.name()
+    }
+
+    fn images(&self) -> Option<Arc<dyn ImageStore>> {
+        Some(self.images.clone())
     }
 
     async fn check(&self) -> Vec<HostCheck> {

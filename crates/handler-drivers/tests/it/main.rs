@@ -9,5 +9,6 @@ mod images;
 mod inside;
 mod limits;
 mod oci;
+mod oci_images;
 mod starting;
 mod world;

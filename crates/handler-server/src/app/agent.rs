@@ -13,6 +13,7 @@ use handler_types::guest::{ProcessInfo, ProcessSpec, Stream};
 use handler_types::harness::{
     HarnessDescriptor, HarnessLaunch, PermissionMode, RenderInput, SessionDefaults, SlotKind,
 };
+use handler_types::image::ImageUse;
 use handler_types::network::NetworkPolicy;
 use handler_types::provider::Provider;
 use handler_types::sandbox::{
@@ -25,13 +26,37 @@ use std::path::{Path, PathBuf};
 /// The process key of the agent in its sandbox: starting twice starts once.
 pub const AGENT_KEY: &str = "acp";
 
+/// Where a harness is installed.
+#[derive(Debug, Clone)]
+pub enum HarnessPlace {
+    /// In a folder of the host, shown in a native sandbox.
+    Prefix(PathBuf),
+    /// In an image.
+    Image {
+        /// Whose store.
+        backend: String,
+        /// The image, pinned.
+        image: ImageUse,
+    },
+}
+
+impl HarnessPlace {
+    /// The harness's prefix inside.
+    fn inside(&self, name: &str) -> String {
+        match self {
+            Self::Prefix(_) => super::harnesses::prefix_inside(name),
+            Self::Image { .. } => handler_harness::image_prefix(name),
+        }
+    }
+}
+
 /// What is wanted.
 #[derive(Debug)]
 pub struct AgentRequest<'a> {
     /// The program.
     pub descriptor: &'static HarnessDescriptor,
-    /// Its installed prefix on the host.
-    pub prefix: PathBuf,
+    /// Where it is installed, and so what the sandbox is made of.
+    pub place: HarnessPlace,
     /// The provider's name.
     pub provider_name: &'a str,
     /// The provider.
@@ -84,7 +109,7 @@ pub async fn prepare(app: &App, request: AgentRequest<'_>) -> ApiResult<Prepared
         key: key.as_ref().map(|(_, _, phantom, _)| phantom.clone()),
         permission_mode: request.permissions,
         is_root: rustix::process::getuid().is_root(),
-        prefix: super::harnesses::prefix_inside(&request.descriptor.name),
+        prefix: request.place.inside(&request.descriptor.name),
     };
     let launch = render(request.descriptor, &input)
         .map_err(|e| ApiError::new(ProblemCode::Invalid, crate::http::problem::chain(&e)))?;
@@ -124,11 +149,19 @@ fn spec(
     launch: &HarnessLaunch,
     phantoms: Vec<PhantomBinding>,
 ) -> ApiResult<SandboxSpec> {
-    let mut mounts = vec![MountSpec {
-        source: request.prefix.to_string_lossy().into_owned(),
-        target: super::harnesses::prefix_inside(&request.descriptor.name),
-        read_only: true,
-    }];
+    let (backend, image, mut mounts) = match &request.place {
+        HarnessPlace::Prefix(prefix) => {
+            let mount = MountSpec {
+                source: prefix.to_string_lossy().into_owned(),
+                target: request.place.inside(&request.descriptor.name),
+                read_only: true,
+            };
+            ("native".to_owned(), None, vec![mount])
+        }
+        HarnessPlace::Image { backend, image } => {
+            (backend.clone(), Some(image.clone()), Vec::new())
+        }
+    };
     for state in &launch.state {
         let source = request.state_dir.join(&state.slot);
         make_slot(&source, state.kind, &state.initial)?;
@@ -145,7 +178,8 @@ fn spec(
         writable: file.writable,
     });
     Ok(SandboxSpec {
-        backend: "native".to_owned(),
+        backend,
+        image,
         name: None,
         scope: Some(request.scope.to_owned()),
         workdir: request.scope.to_owned(),

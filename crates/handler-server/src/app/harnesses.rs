@@ -71,6 +71,28 @@ pub fn installed(app: &App, descriptor: &HarnessDescriptor) -> ApiResult<PathBuf
     })
 }
 
+/// The image of a harness in a backend's store, pinned.
+///
+/// # Errors
+/// 424 saying how to build it; a backend that has no images or does not answer.
+pub async fn image(
+    app: &App,
+    backend: &str,
+    descriptor: &HarnessDescriptor,
+) -> ApiResult<handler_types::image::ImageUse> {
+    use crate::app::images::{harness_images, image_error};
+    let found = harness_images::current(app, backend, descriptor).await;
+    found.map_err(image_error)?.ok_or_else(|| {
+        ApiError::new(
+            ProblemCode::NotConfigured,
+            format!(
+                "{} has no image on {backend}; build it with `handler image rebuild {} --backend {backend}`",
+                descriptor.product, descriptor.name
+            ),
+        )
+    })
+}
+
 /// All, with their state.
 pub async fn list(app: &App) -> Vec<HarnessView> {
     let mut views = Vec::new();

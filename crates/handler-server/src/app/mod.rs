@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod archives;
 pub mod containers;
+pub mod builds;
 pub mod egress_events;
 pub mod exec;
 pub mod exec_stream;
@@ -17,6 +18,7 @@ pub mod presets;
 pub mod previews;
 pub mod lifetime;
 pub mod limits;
+pub mod images;
 pub mod providers;
 pub mod quick_files;
 pub mod sandboxes;

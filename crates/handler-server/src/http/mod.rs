@@ -2,12 +2,14 @@
 
 pub mod archives;
 pub mod auth;
+pub mod builds;
 pub mod document;
 pub mod events;
 pub mod files;
 pub mod git;
 pub mod idempotency;
 pub mod lifetime;
+pub mod images;
 mod linger;
 pub mod observe;
 pub mod ports;
@@ -25,6 +27,7 @@ pub mod stream;
 mod tunnel;
 pub mod terminal_socket;
 pub mod terminals;
+mod upload;
 pub mod viewer;
 
 use crate::state::App;
@@ -132,6 +135,17 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(settings::list_secrets))
         .routes(routes!(settings::list_harnesses))
         .routes(routes!(settings::install_harness))
+        .routes(routes!(images::list))
+        .routes(routes!(images::pull))
+        .routes(routes!(images::tag))
+        .routes(routes!(images::import))
+        .routes(routes!(images::updates, images::set_updates))
+        .routes(routes!(images::run_updates))
+        .routes(routes!(builds::create, builds::list))
+        .routes(routes!(builds::get))
+        .routes(routes!(builds::cancel))
+        .routes(routes!(builds::log))
+        .routes(routes!(builds::follow))
 }
 
 /// The API's description, as committed under `openapi/`.
@@ -145,7 +159,12 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 #[derive(OpenApi)]
-#[openapi(paths(settings::set_secret, settings::delete_secret))]
+#[openapi(paths(
+    settings::set_secret,
+    settings::delete_secret,
+    images::get,
+    images::remove
+))]
 struct SecretDoc;
 
 /// The whole application.
@@ -157,6 +176,10 @@ pub fn router(app: Arc<App>) -> Router {
     api.route(
         "/v1/secrets/{*path}",
         routing::put(settings::set_secret).delete(settings::delete_secret),
+    )
+    .route(
+        "/v1/images/{*reference}",
+        routing::get(images::get).delete(images::remove),
     )
     .route(
         "/openapi.json",

@@ -121,6 +121,13 @@ impl Drop for OciUse {
     }
 }
 
+impl OciUse {
+    /// The engine's socket, for calls that no client library has.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.inner.socket()
+    }
+}
+
 impl OciApi {
     /// An engine; nothing is started or connected yet.
     #[must_use]

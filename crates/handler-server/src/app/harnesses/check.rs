@@ -2,7 +2,7 @@
 //! `session/new` in a sandbox without network, through the same pipeline that sessions use.
 
 use super::install::{in_sandbox, spec};
-use crate::app::agent::{AgentRequest, GuestAgent, prepare};
+use crate::app::agent::{AgentRequest, GuestAgent, HarnessPlace, prepare};
 use crate::app::sandboxes::engine_error;
 use crate::http::problem::{ApiError, ApiResult, chain};
 use crate::state::App;
@@ -78,7 +78,7 @@ async fn conversation(
         app,
         AgentRequest {
             descriptor,
-            prefix: staging.to_owned(),
+            place: HarnessPlace::Prefix(staging.to_owned()),
             provider_name: "check",
             provider: nowhere(descriptor),
             model: "check",

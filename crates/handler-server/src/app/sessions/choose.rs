@@ -15,6 +15,10 @@ pub(super) struct Choice {
     pub(super) provider_name: String,
     pub(super) model: String,
     pub(super) permissions: PermissionMode,
+    /// The backend whose harness image is used; none: native.
+    pub(super) backend: Option<String>,
+    /// What the image says is in it.
+    pub(super) version: Option<String>,
 }
 
 /// Decides.
@@ -23,8 +27,21 @@ pub(super) struct Choice {
 /// What is missing or cannot be told apart, with the choices and the command that helps.
 pub(super) async fn choose(app: &App, request: &CreateSession) -> ApiResult<Choice> {
     let (provider_name, provider) = provider(app, request)?;
-    let descriptor = harness(app, request, &provider_name, &provider)?;
-    harnesses::installed(app, descriptor)?;
+    let backend = request
+        .backend
+        .clone()
+        .filter(|backend| backend != "native");
+    let descriptor = harness(app, request, backend.as_deref(), &provider_name, &provider).await?;
+    let version = match &backend {
+        None => {
+            harnesses::installed(app, descriptor)?;
+            None
+        }
+        Some(backend) => {
+            let image = harnesses::image(app, backend, descriptor).await?;
+            crate::app::images::versions::of(app, &image.id)
+        }
+    };
     let model = match &request.model {
         Some(model) => model.clone(),
         None => provider
@@ -44,6 +61,8 @@ pub(super) async fn choose(app: &App, request: &CreateSession) -> ApiResult<Choi
         provider_name,
         model,
         permissions,
+        backend,
+        version,
     })
 }
 
@@ -87,9 +106,10 @@ fn provider(app: &App, request: &CreateSession) -> ApiResult<(String, Provider)>
     }
 }
 
-fn harness(
+async fn harness(
     app: &App,
     request: &CreateSession,
+    backend: Option<&str>,
     provider_name: &str,
     provider: &Provider,
 ) -> ApiResult<&'static HarnessDescriptor> {
@@ -97,19 +117,33 @@ fn harness(
         return harnesses::descriptor(name);
     }
     let usable = handler_harness::usable_harnesses(&provider.endpoints);
-    let ready: Vec<&'static HarnessDescriptor> = usable
+    // Several: the first of the catalogue, which is the order of `handler harness list`.
+    for descriptor in usable
         .iter()
         .filter_map(|name| handler_harness::descriptor(name))
-        .filter(|descriptor| harnesses::installed(app, descriptor).is_ok())
-        .collect();
-    match ready.as_slice() {
-        // Several: the first of the catalogue, which is the order of `handler harness list`.
-        [first, ..] => Ok(first),
-        [] if usable.is_empty() => Err(ApiError::new(
+    {
+        let is_ready = match backend {
+            None => harnesses::installed(app, descriptor).is_ok(),
+            Some(backend) => harnesses::image(app, backend, descriptor).await.is_ok(),
+        };
+        if is_ready {
+            return Ok(descriptor);
+        }
+    }
+    match backend {
+        _ if usable.is_empty() => Err(ApiError::new(
             ProblemCode::Invalid,
             format!("no agent program speaks a protocol of provider `{provider_name}`"),
         )),
-        [] => Err(ApiError::new(
+        Some(backend) => Err(ApiError::new(
+            ProblemCode::NotConfigured,
+            format!(
+                "no agent program that can use `{provider_name}` has an image on {backend}; build one with \
+                 `handler image rebuild NAME --backend {backend}`: {}",
+                usable.join(", ")
+            ),
+        )),
+        None => Err(ApiError::new(
             ProblemCode::NotConfigured,
             format!(
                 "no agent program that can use `{provider_name}` is installed; install one with \

@@ -20,6 +20,9 @@ pub(super) struct SessionDoc {
     pub(super) model: String,
     pub(super) permissions: PermissionMode,
     pub(super) network: NetworkPolicy,
+    /// The backend whose harness image it runs in; none: native, from the installed prefix.
+    #[serde(default)]
+    pub(super) backend: Option<String>,
     pub(super) turn_timeout_secs: u64,
     #[serde(default)]
     pub(super) idle_timeout_secs: Option<u64>,
@@ -52,6 +55,7 @@ impl SessionDoc {
             model: choice.model.clone(),
             permissions: choice.permissions,
             network: request.network.clone().unwrap_or_default(),
+            backend: choice.backend.clone(),
             turn_timeout_secs: request
                 .turn_timeout_secs
                 .unwrap_or(3600)
@@ -64,7 +68,10 @@ impl SessionDoc {
             can_resume: false,
             had_turn: false,
             error: None,
-            harness_version: handler_harness::version_line(choice.descriptor),
+            harness_version: match &choice.backend {
+                None => handler_harness::version_line(choice.descriptor),
+                Some(_) => choice.version.clone(),
+            },
             last_stop_reason: None,
             last_seq: 0,
         }
@@ -132,6 +139,7 @@ pub(super) fn view(row: &SessionRow, facts: Option<&SessionFacts>) -> ApiResult<
         scope: row.scope.clone(),
         permissions: doc.permissions,
         network: doc.network,
+        backend: doc.backend.unwrap_or_else(|| "native".to_owned()),
         sandbox_id: doc.sandbox.filter(|_| is_live),
         acp_session_id: doc.acp_session_id,
         title: doc.title.or(doc.first_line),

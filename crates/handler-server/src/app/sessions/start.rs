@@ -2,7 +2,7 @@
 
 use super::doc::SessionDoc;
 use super::{change, first_prompt, folder, remove_sandboxes, store_error, watch};
-use crate::app::agent::{AgentRequest, GuestAgent, PreparedAgent, prepare};
+use crate::app::agent::{AgentRequest, GuestAgent, HarnessPlace, PreparedAgent, prepare};
 use crate::app::sandboxes::engine_error;
 use crate::app::{harnesses, providers};
 use crate::http::problem::{ApiError, ApiResult};
@@ -11,6 +11,7 @@ use handler_engine::CreateArgs;
 use handler_session::{SessionConfig, SessionCore, SessionHandle, StartKind};
 use handler_store::Redactor;
 use handler_store::rows::{SessionPatch, SessionRow};
+use handler_types::harness::HarnessDescriptor;
 use handler_types::network::NetworkPolicy;
 use handler_types::session::{SessionState, StopHow};
 use handler_types::{ProblemCode, SandboxId, SecretValue, SessionId};
@@ -43,7 +44,7 @@ async fn prepared(app: &App, row: &SessionRow, doc: &SessionDoc) -> ApiResult<Pr
         app,
         AgentRequest {
             descriptor,
-            prefix: harnesses::installed(app, descriptor)?,
+            place: place(app, descriptor, doc).await?,
             provider_name: &row.provider,
             provider: providers::usable(app, &row.provider)?,
             model: &doc.model,
@@ -55,6 +56,24 @@ async fn prepared(app: &App, row: &SessionRow, doc: &SessionDoc) -> ApiResult<Pr
         },
     )
     .await
+}
+
+/// Where the session's harness is: its image on the session's backend as it is now, or the installed prefix.
+///
+/// # Errors
+/// 424 when it is not there, with what to do.
+async fn place(
+    app: &App,
+    descriptor: &HarnessDescriptor,
+    doc: &SessionDoc,
+) -> ApiResult<HarnessPlace> {
+    match &doc.backend {
+        None => Ok(HarnessPlace::Prefix(harnesses::installed(app, descriptor)?)),
+        Some(backend) => Ok(HarnessPlace::Image {
+            backend: backend.clone(),
+            image: harnesses::image(app, backend, descriptor).await?,
+        }),
+    }
 }
 
 /// Whether it could start, as far as that can be told without making anything but its folder with the first

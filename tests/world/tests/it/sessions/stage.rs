@@ -83,6 +83,7 @@ impl Stage {
             scope: self.project.to_string_lossy().into_owned(),
             harness: Some(harness.to_owned()),
             provider: None,
+            backend: None,
             model: None,
             permissions: None,
             network: None,
