@@ -17,8 +17,8 @@ use handler_types::git::{
 };
 use handler_types::guest::FileEntry;
 use handler_types::guest::TtySize;
-use handler_types::limits::HostView;
 use handler_types::image::ImageView;
+use handler_types::limits::HostView;
 use handler_types::network::NetworkPolicy;
 use handler_types::observe::{
     AgentList, HostStats, LogLines, MetricsHistory, SandboxActivity, SandboxMetrics,

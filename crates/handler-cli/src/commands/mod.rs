@@ -1,9 +1,9 @@
 //! One file per command.
 
 pub mod attach;
-mod copy;
-pub mod containers;
 pub mod build;
+pub mod containers;
+mod copy;
 pub mod daemon;
 mod detach;
 pub mod doctor;
@@ -14,15 +14,15 @@ mod follow;
 pub mod fork;
 pub mod git;
 pub mod harness;
-pub mod lifetime;
 pub mod image;
+pub mod lifetime;
 pub mod manual;
 pub mod network;
 pub mod observe;
+mod pack;
 mod paths;
 pub mod ports;
 pub mod preset;
-mod pack;
 pub mod provider;
 mod raw;
 pub mod run;

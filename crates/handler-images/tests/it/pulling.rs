@@ -39,7 +39,10 @@ async fn an_image_comes_with_all_its_layers_and_its_name_and_the_second_time_not
         (config.workdir.as_str(), config.env["PATH"].as_str()),
         ("/srv", "/bin")
     );
-    let roots = world.store.take("o", "sb1", std::slice::from_ref(&id)).expect("roots");
+    let roots = world
+        .store
+        .take("o", "sb1", std::slice::from_ref(&id))
+        .expect("roots");
     for (folder, file) in roots[0].layers.iter().zip(["three", "two", "one"]) {
         assert!(
             folder.join(file).is_file(),

@@ -30,7 +30,9 @@ pub struct Viewer {
 /// Runs until the viewer leaves or the terminal ends.
 pub async fn run(socket: WebSocket, hub: Hub, viewer: Viewer) {
     let (mut sink, source) = socket.split();
-    let attached = hub.attach(viewer.mode, viewer.size, viewer.scrollback).await;
+    let attached = hub
+        .attach(viewer.mode, viewer.size, viewer.scrollback)
+        .await;
     let Some(attached) = attached else {
         let closed = TerminalEvent::Closed {
             reason: "the terminal was closed just now".to_owned(),
@@ -131,7 +133,8 @@ async fn carry_out(
             });
         }
         TerminalCommand::Resize { cols, rows } => {
-            hub.resize(Some(viewer), TtySize { cols, rows }, false).await;
+            hub.resize(Some(viewer), TtySize { cols, rows }, false)
+                .await;
         }
         TerminalCommand::Take { cols, rows } => {
             hub.resize(Some(viewer), TtySize { cols, rows }, true).await;

@@ -29,7 +29,10 @@ pub(super) struct Keys(Arc<Mutex<Option<mpsc::Sender<Bytes>>>>);
 impl Keys {
     /// Where to send them now.
     pub(super) fn sender(&self) -> Option<mpsc::Sender<Bytes>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(super) fn set(&self, sender: Option<mpsc::Sender<Bytes>>) {

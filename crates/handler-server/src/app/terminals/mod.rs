@@ -15,23 +15,23 @@ mod viewers;
 pub use hub::Hub;
 pub(crate) use hub::ScreenAnswer;
 pub(crate) use queue::{Frame, Next};
-pub(crate) use viewers::ViewerId;
 pub use registry::{Terminals, forget, leave, take_up};
 pub use tmux::sessions as tmux_sessions;
+pub(crate) use viewers::ViewerId;
 
 use crate::app::sandboxes::{self, guest_error};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
-use hub::Command;
-use link::Link;
-use owner::Owner;
-use record::{Folder, Record};
 use handler_types::event::ServerEvent;
 use handler_types::guest::TtySize;
 use handler_types::terminal::{
     CreateTerminal, ScreenFormat, TerminalNumber, TerminalState, TerminalView, UpdateTerminal,
 };
 use handler_types::{ProblemCode, SandboxId};
+use hub::Command;
+use link::Link;
+use owner::Owner;
+use record::{Folder, Record};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -44,7 +44,11 @@ const LONGEST_NAME: usize = 120;
 ///
 /// # Errors
 /// A request that makes no sense, a sandbox that does not run, what the guest refuses, a full disk.
-pub async fn create(app: &Arc<App>, text: &str, request: CreateTerminal) -> ApiResult<TerminalView> {
+pub async fn create(
+    app: &Arc<App>,
+    text: &str,
+    request: CreateTerminal,
+) -> ApiResult<TerminalView> {
     let (sandbox, guest) = sandboxes::view_and_guest(app, text).await?;
     let id = sandbox.id;
     if request.tmux.is_some() {

@@ -15,7 +15,9 @@ use handler_terminal::{Limits, OscState, Screen, Size};
 use handler_types::SandboxId;
 use handler_types::event::ServerEvent;
 use handler_types::guest::{Exit, TtySize};
-use handler_types::terminal::{ScreenFormat, TerminalEvent, TerminalState, TerminalView, ViewerMode};
+use handler_types::terminal::{
+    ScreenFormat, TerminalEvent, TerminalState, TerminalView, ViewerMode,
+};
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -255,7 +257,9 @@ impl Owner {
             Command::Redraw(viewer) => self.redraw(viewer),
             Command::Look(answer) => {
                 let exit = self.exit.map(|exit| exit.code);
-                answer.send(self.screen.look(self.position.changed_ms, exit)).ok();
+                answer
+                    .send(self.screen.look(self.position.changed_ms, exit))
+                    .ok();
             }
             Command::Screen {
                 format,

@@ -81,7 +81,9 @@ impl Folder {
     }
 
     pub(super) fn read_record(&self) -> io::Result<Record> {
-        Ok(serde_json::from_slice(&std::fs::read(self.0.join(RECORD))?)?)
+        Ok(serde_json::from_slice(&std::fs::read(
+            self.0.join(RECORD),
+        )?)?)
     }
 
     pub(super) fn write_screen(&self, snapshot: &[u8]) -> io::Result<()> {
@@ -150,11 +152,16 @@ mod tests {
             changed_ms: 5,
         };
         let bytes = screen.snapshot(&serde_json::to_value(at).expect("JSON"));
-        first.write_screen(&bytes[..bytes.len() - 1]).expect("written");
+        first
+            .write_screen(&bytes[..bytes.len() - 1])
+            .expect("written");
         assert!(first.read_screen().is_none());
         first.write_screen(&bytes).expect("written");
         let (again, position) = first.read_screen().expect("whole");
-        assert_eq!((again.rows_text()[0].as_str(), position.offset), ("text", 4));
+        assert_eq!(
+            (again.rows_text()[0].as_str(), position.offset),
+            ("text", 4)
+        );
         first.remove();
         assert_eq!(numbers(&terminals).expect("read"), [2, 8]);
     }

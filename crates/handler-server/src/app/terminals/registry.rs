@@ -35,7 +35,9 @@ pub struct Terminals {
 
 impl Terminals {
     fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Sandbox>> {
-        self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sandboxes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The doors of a sandbox's terminals, as far as they were asked for or found at start.
@@ -74,12 +76,19 @@ pub(super) async fn load(app: &Arc<App>, sandbox: &SandboxId) -> Known {
         let path = path.clone();
         tokio::task::spawn_blocking(move || numbers(&path)).await
     };
-    let numbers = found.map_err(io::Error::other).flatten().unwrap_or_else(|error| {
-        tracing::warn!(%error, %sandbox, "its terminals cannot be listed");
-        Vec::new()
-    });
+    let numbers = found
+        .map_err(io::Error::other)
+        .flatten()
+        .unwrap_or_else(|error| {
+            tracing::warn!(%error, %sandbox, "its terminals cannot be listed");
+            Vec::new()
+        });
     let highest = numbers.iter().copied().max().unwrap_or(0);
-    app.terminals.lock().entry(sandbox.clone()).or_default().highest = highest;
+    app.terminals
+        .lock()
+        .entry(sandbox.clone())
+        .or_default()
+        .highest = highest;
     for number in numbers {
         let folder = Folder::of(&path, number);
         match folder.read_record() {
@@ -93,7 +102,10 @@ pub(super) async fn load(app: &Arc<App>, sandbox: &SandboxId) -> Known {
         }
     }
     let sandboxes = app.terminals.lock();
-    sandboxes.get(sandbox).map(|s| s.hubs.clone()).unwrap_or_default()
+    sandboxes
+        .get(sandbox)
+        .map(|s| s.hubs.clone())
+        .unwrap_or_default()
 }
 
 /// A folder for a new terminal of a sandbox whose terminals are loaded.
@@ -137,9 +149,7 @@ pub(super) fn drop_one(app: &App, sandbox: &SandboxId, terminal: TerminalNumber)
     if let Some(entry) = app.terminals.lock().get_mut(sandbox) {
         entry.hubs.remove(&terminal);
     }
-    app.observe
-        .activities
-        .terminal_gone(app, sandbox, terminal);
+    app.observe.activities.terminal_gone(app, sandbox, terminal);
 }
 
 /// Forgets the terminals of a sandbox that is gone: with the last door their owners end.

@@ -49,7 +49,8 @@ pub(super) fn spec(request: CreateTerminal) -> ApiResult<(ProcessSpec, TtySize)>
     }
     let mut env = request.env;
     for (name, value) in [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")] {
-        env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+        env.entry(name.to_owned())
+            .or_insert_with(|| value.to_owned());
     }
     let spec = ProcessSpec {
         key: handler_base::random::hex(12),

@@ -11,7 +11,11 @@ pub(super) fn tell(before: &OscState, now: &OscState, told: impl Fn(TerminalEven
             title: now.title.clone().unwrap_or_default(),
         });
     }
-    if let Some(cwd) = now.cwd.as_ref().filter(|cwd| before.cwd.as_ref() != Some(cwd)) {
+    if let Some(cwd) = now
+        .cwd
+        .as_ref()
+        .filter(|cwd| before.cwd.as_ref() != Some(cwd))
+    {
         told(TerminalEvent::Cwd { cwd: cwd.clone() });
     }
     if before.shell != now.shell {
@@ -21,7 +25,11 @@ pub(super) fn tell(before: &OscState, now: &OscState, told: impl Fn(TerminalEven
             last_exit: now.shell.last_exit,
         });
     }
-    if let Some(state) = now.state.as_ref().filter(|s| before.state.as_ref() != Some(s)) {
+    if let Some(state) = now
+        .state
+        .as_ref()
+        .filter(|s| before.state.as_ref() != Some(s))
+    {
         told(TerminalEvent::Told {
             state: state.clone(),
         });

@@ -59,7 +59,9 @@ pub(super) fn attach(session: &str) -> ApiResult<Vec<String>> {
     {
         return Err(ApiError::new(
             ProblemCode::Invalid,
-            format!("tmux: a session's name has 1 to {LONGEST} characters, none of them `:`, `.`, `=`, `#`"),
+            format!(
+                "tmux: a session's name has 1 to {LONGEST} characters, none of them `:`, `.`, `=`, `#`"
+            ),
         ));
     }
     let words = ["tmux", "new-session", "-A", "-s", session];

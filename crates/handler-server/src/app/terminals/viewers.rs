@@ -184,7 +184,10 @@ mod tests {
         let (second, _, set) = viewers.add(ViewerMode::Write, Some(size(30)));
         assert_eq!(set, None);
         assert!(!viewers.resized(second, size(31), false));
-        assert!(!viewers.resized(reader, size(11), true), "a reader takes nothing");
+        assert!(
+            !viewers.resized(reader, size(11), true),
+            "a reader takes nothing"
+        );
         assert!(viewers.resized(first, size(21), false));
         assert!(viewers.resized(second, size(32), true));
         assert!(!viewers.owns(first) && viewers.owns(second));
