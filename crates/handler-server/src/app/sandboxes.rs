@@ -121,8 +121,8 @@ pub async fn create_with(
         fork,
         ttl_seconds: request.ttl_seconds,
         idle: request.idle,
-        metadata: request.metadata,
-        project: request.project,
+        metadata: request.metadata.clone(),
+        project: request.project.clone(),
         ..SandboxSpec::default()
     };
     super::containers::fill(app, &request, &mut spec).await?;
