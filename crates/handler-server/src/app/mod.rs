@@ -12,8 +12,6 @@ pub mod harnesses;
 pub mod host;
 pub mod images;
 pub mod lifetime;
-pub mod lifetime;
-pub mod limits;
 pub mod limits;
 pub mod observe;
 pub mod ports;
