@@ -69,7 +69,7 @@ impl Drop for Progress<'_> {
 ///
 /// # Errors
 /// [`Failure`].
-pub async fn copy(from: &str, to: &str, context: &Context) -> Outcome {
+pub(super) async fn copy(from: &str, to: &str, context: &Context) -> Outcome {
     match (split(from), split(to)) {
         (Some((sandbox, path)), None) => download(sandbox, path, to, context).await,
         (None, Some((sandbox, path))) => upload(from, sandbox, path, context).await,

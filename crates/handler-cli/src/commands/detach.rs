@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 
 /// The usual keys: Ctrl-] and then d.
-pub const DEFAULT: &str = "ctrl-],d";
+pub(super) const DEFAULT: &str = "ctrl-],d";
 
 /// Watches for them.
 #[derive(Debug)]

@@ -159,7 +159,7 @@ pub async fn run(action: ImageAction, context: &Context) -> Outcome {
         }
         ImageAction::Inspect { image, store } => {
             let view = client.image(&image, store.backend.as_deref()).await?;
-            out.show(&view, |out, view| show(out, view));
+            out.show(&view, show);
         }
         ImageAction::Pull { image, store } => {
             let request = PullRequest {
@@ -217,7 +217,7 @@ pub async fn run(action: ImageAction, context: &Context) -> Outcome {
                 None if run => client.run_image_updates().await?,
                 None => client.image_updates().await?,
             };
-            out.show(&view, |out, view| show_updates(out, view));
+            out.show(&view, show_updates);
         }
     }
     Ok(0)

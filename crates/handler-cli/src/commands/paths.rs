@@ -75,7 +75,7 @@ fn place(at: &str) -> Result<(&str, &str), Failure> {
 ///
 /// # Errors
 /// [`Failure`].
-pub async fn run(action: PathAction, context: &Context) -> Outcome {
+pub(super) async fn run(action: PathAction, context: &Context) -> Outcome {
     let client = context.client()?;
     match action {
         PathAction::Stat { at, sha256 } => {

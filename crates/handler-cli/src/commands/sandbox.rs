@@ -277,6 +277,7 @@ pub struct UpArgs {
 ///
 /// # Errors
 /// [`Failure`].
+#[expect(clippy::too_many_lines, reason = "one arm for each verb")]
 pub async fn run(action: SandboxAction, context: &Context) -> Outcome {
     let client = context.client()?;
     let out = &context.out;

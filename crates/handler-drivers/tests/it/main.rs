@@ -2,6 +2,7 @@
 //!
 //! Run by root, everything runs a second time as an ordinary user (`as_an_ordinary_user.rs`).
 #![expect(clippy::print_stderr, reason = "a skipped test says so")]
+#![expect(clippy::unwrap_used, reason = "tests may")]
 
 mod as_an_ordinary_user;
 mod endings;

@@ -152,7 +152,9 @@ mod tests {
         std::fs::write(v1.join("freezer.state"), "THAWED\n").expect("state");
         std::fs::write(v2.join("cgroup.freeze"), "0\n").expect("freeze");
         std::fs::write(v2.join("cgroup.events"), "populated 1\nfrozen 1\n").expect("events");
-        let error = freeze(&[limits.clone()], true).await.expect_err("none");
+        let error = freeze(std::slice::from_ref(&limits), true)
+            .await
+            .expect_err("none");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         let folders = [limits.clone(), v1.clone()];
         assert!(!is_paused(&folders));
@@ -162,8 +164,10 @@ mod tests {
         assert!(!is_paused(&folders));
         std::fs::write(v1.join("freezer.state"), "FREEZING\n").expect("state");
         assert!(!is_paused(&folders), "half frozen is not frozen");
-        assert!(is_paused(&[v2.clone()]));
-        freeze(&[v2.clone()], true).await.expect("frozen");
+        assert!(is_paused(std::slice::from_ref(&v2)));
+        freeze(std::slice::from_ref(&v2), true)
+            .await
+            .expect("frozen");
         let text = std::fs::read_to_string(v2.join("cgroup.freeze")).expect("freeze");
         assert!(text.starts_with('1'), "{text}");
         kill_frozen(&[]);

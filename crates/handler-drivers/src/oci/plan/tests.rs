@@ -309,20 +309,20 @@ fn what_cannot_be_is_refused() {
         ("backend", |spec| spec.backend = "docker".to_owned()),
         ("colon", |spec| spec.scope = Some("/work/a:b".to_owned())),
         ("comma", |spec| {
-            spec.writable_paths = vec!["/a,b".to_owned()]
+            spec.writable_paths = vec!["/a,b".to_owned()];
         }),
         ("own place", |spec| {
-            spec.writable_paths = vec!["/run/handler/x".to_owned()]
+            spec.writable_paths = vec!["/run/handler/x".to_owned()];
         }),
         ("twice", |spec| {
-            spec.writable_paths = vec!["/x".to_owned(), "/x".to_owned()]
+            spec.writable_paths = vec!["/x".to_owned(), "/x".to_owned()];
         }),
         ("path", |spec| {
             spec.path_append = vec!["/x".to_owned()];
             spec.env.insert("PATH".to_owned(), "/y".to_owned());
         }),
         ("display", |spec| {
-            spec.display = Some("/nonexistent".to_owned())
+            spec.display = Some("/nonexistent".to_owned());
         }),
         ("display variable", |spec| {
             spec.display = Some("/dev/null".to_owned());

@@ -117,10 +117,13 @@ async fn limits_hold_or_are_refused_or_said() {
     }
 }
 
+/// What is asked for besides the usual.
+type Change = Box<dyn Fn(&mut handler_types::sandbox::SandboxSpec)>;
+
 #[tokio::test]
 async fn what_cannot_be_is_refused_and_leaves_nothing() {
     for world in worlds() {
-        let attempts: [(&str, Box<dyn Fn(&mut handler_types::sandbox::SandboxSpec)>); 6] = [
+        let attempts: [(&str, Change); 6] = [
             (
                 "runtime",
                 Box::new(|spec| spec.runtime = Some("no-such-runtime".to_owned())),
@@ -129,7 +132,7 @@ async fn what_cannot_be_is_refused_and_leaves_nothing() {
             (
                 "gone image",
                 Box::new(|spec| {
-                    spec.image.as_mut().expect("image").id = format!("sha256:{}", "0".repeat(64))
+                    spec.image.as_mut().expect("image").id = format!("sha256:{}", "0".repeat(64));
                 }),
             ),
             (

@@ -62,7 +62,7 @@ impl Run {
     /// Notes an image that goes again unless the build succeeds, also when the daemon dies.
     pub(crate) fn note_made(&self, image: &str) {
         change(&self.app, &self.id, |record| {
-            record.made.push(image.to_owned())
+            record.made.push(image.to_owned());
         });
     }
 

@@ -36,7 +36,7 @@ fn branch(status: &mut GitStatus, header: &str) {
     match header.split_once(' ') {
         Some(("branch.oid", oid)) if oid != "(initial)" => status.head = Some(oid.to_owned()),
         Some(("branch.head", head)) if head != "(detached)" => {
-            status.branch = Some(head.to_owned())
+            status.branch = Some(head.to_owned());
         }
         Some(("branch.upstream", upstream)) => status.upstream = Some(upstream.to_owned()),
         Some(("branch.ab", counts)) => {

@@ -173,7 +173,7 @@ async fn round(app: &Arc<App>) {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(error = %error.0.detail, "an image update was not begun")
+                    tracing::warn!(error = %error.0.detail, "an image update was not begun");
                 }
             }
             if app.shutdown.is_cancelled() {
