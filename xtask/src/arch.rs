@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "handler-server",
         &[
             "types", "base", "archive", "harness", "store", "engine", "drivers", "session",
-            "client", "terminal", "ssh",
+            "client", "terminal", "ssh", "activity",
         ],
     ),
     ("handler-ssh", &["types", "base", "engine"]),

@@ -9,9 +9,14 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 /// Bytes read at once.
 const BLOCK: usize = 64 * 1024;
 
-/// Runs until both directions ended or one broke; the channel is then closed.
-pub(crate) async fn carry<S>(input: &Input, channel: ChannelWriteHalf<Msg>, stream: S)
-where
+/// Runs until both directions ended or one broke; the channel is then closed. `status` is the exit status told at
+/// the stream's end: `scp` takes a subsystem that ends without one for a failure.
+pub(crate) async fn carry<S>(
+    input: &Input,
+    channel: ChannelWriteHalf<Msg>,
+    stream: S,
+    status: Option<u32>,
+) where
     S: AsyncRead + AsyncWrite,
 {
     let (mut reader, mut writer) = tokio::io::split(stream);
@@ -31,6 +36,12 @@ where
         loop {
             let count = reader.read(&mut block).await?;
             if count == 0 {
+                if let Some(status) = status {
+                    channel
+                        .exit_status(status)
+                        .await
+                        .map_err(io::Error::other)?;
+                }
                 return channel.eof().await.map_err(io::Error::other);
             }
             channel

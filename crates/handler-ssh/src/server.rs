@@ -260,7 +260,7 @@ impl russh::server::Handler for Connection {
                     reply.accept().await;
                     tokio::select! {
                         () = gone.cancelled() => {}
-                        () = carry(&input, channel, stream) => {}
+                        () = carry(&input, channel, stream, None) => {}
                     }
                 }
                 Err(error) => {
@@ -376,7 +376,7 @@ impl russh::server::Handler for Connection {
         spawn_named("ssh files", async move {
             tokio::select! {
                 () = gone.cancelled() => {}
-                () = carry(&input, channel, stream) => {}
+                () = carry(&input, channel, stream, Some(0)) => {}
             }
         });
         Ok(())

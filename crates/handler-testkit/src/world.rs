@@ -308,9 +308,13 @@ impl Drop for World {
     }
 }
 
-/// Whether a process is the egress filter: it outlives the daemon on purpose.
+/// Whether a process is the egress filter, or Podman's service: both outlive the daemon on purpose, the service
+/// until it was idle for a while.
 fn is_filter(member: &Member) -> bool {
-    member.argv.get(1).is_some_and(|verb| verb == "egress")
+    let verb = |at: usize| member.argv.get(at).map(String::as_str);
+    verb(1) == Some("egress")
+        || member.argv.iter().any(|part| part == "service")
+            && verb(0).is_some_and(|p| p.ends_with("podman"))
 }
 
 fn read_trimmed(path: &Path) -> anyhow::Result<String> {

@@ -59,6 +59,9 @@ pub struct Capabilities {
     pub host_root: bool,
     /// Starts from images.
     pub images: bool,
+    /// Shows the file systems of other images inside.
+    #[serde(default)]
+    pub image_mounts: bool,
     /// Builds images.
     pub build: bool,
     /// Freezes and thaws.

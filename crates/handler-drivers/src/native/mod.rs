@@ -133,6 +133,7 @@ impl Driver for NativeDriver {
             pids_limit: can(Controller::Pids),
             pause: self.cgroups.freezer_obstacle().is_none(),
             images: self.images.can(&self.config).await,
+            image_mounts: self.images.can(&self.config).await,
             display: true,
             ..Capabilities::default()
         }

@@ -6,7 +6,7 @@ use super::info::SECCOMP;
 use super::labels;
 use super::plan::ContainerPlan;
 use super::{render_docker, render_podman};
-use bollard::models::{ContainerCreateBody, ContainerSummaryStateEnum};
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ContainerSummaryStateEnum};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder,
     ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
@@ -52,7 +52,7 @@ pub(super) async fn create(
         Err(OciError::Refused { status, message })
             if status == 409 || message.contains("already in use") =>
         {
-            let there = engine.inspect_container(&plan.name, None).await?;
+            let there = inspect(engine, &plan.name).await?;
             let id = there.id.unwrap_or_default();
             let labels = there
                 .config
@@ -185,6 +185,9 @@ pub(super) async fn list(engine: &OciUse, labels: &[(&str, &str)]) -> Result<Vec
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     let filters: HashMap<&str, Vec<String>> = HashMap::from([("label", wanted)]);
+    if engine.flavour() == Flavour::Podman {
+        return list_podman(engine, &filters).await;
+    }
     let options = || {
         ListContainersOptionsBuilder::new()
             .all(true)
@@ -221,13 +224,77 @@ pub(super) async fn list(engine: &OciUse, labels: &[(&str, &str)]) -> Result<Vec
         .collect())
 }
 
+/// Podman's own list: for a moment after its end a container is in a state that Docker's words do not have, and
+/// the client library then refuses the whole list.
+async fn list_podman(
+    engine: &OciUse,
+    filters: &HashMap<&str, Vec<String>>,
+) -> Result<Vec<Found>, OciError> {
+    let filters = serde_json::to_string(filters).unwrap_or_default();
+    let path = format!("/containers/json?all=true&filters={}", in_query(&filters));
+    let mut tries = 0;
+    let answer = loop {
+        match engine.libpod("GET", &path, None).await {
+            Ok(answer) => break answer,
+            // Podman gives up when a container, anybody's, vanishes while it makes its list.
+            Err(OciError::Refused {
+                status: 404 | 500..,
+                ..
+            }) if tries < LIST_TRIES => tries += 1,
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let all = answer.body.as_array().cloned().unwrap_or_default();
+    let found = all.iter().filter_map(|one| {
+        let labels = one.get("Labels").and_then(|labels| labels.as_object());
+        let labels = labels.into_iter().flatten();
+        let state = one.get("State").and_then(|state| state.as_str());
+        Some(Found {
+            id: one.get("Id")?.as_str()?.to_owned(),
+            labels: labels
+                .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+                .collect(),
+            running: matches!(
+                state,
+                Some("running" | "paused" | "restarting" | "stopping")
+            ),
+        })
+    });
+    Ok(found.collect())
+}
+
+/// A text as the value of a query.
+fn in_query(text: &str) -> String {
+    use std::fmt::Write as _;
+    text.bytes().fold(String::new(), |mut out, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            write!(out, "%{byte:02X}").expect("writing to a string cannot fail");
+        }
+        out
+    })
+}
+
+/// Looks at a container. For a moment after its end Podman calls it `stopped`, a word that Docker's API does not
+/// have and the client library does not read.
+async fn inspect(engine: &OciUse, name: &str) -> Result<ContainerInspectResponse, OciError> {
+    let mut tries = 0;
+    loop {
+        match engine.inspect_container(name, None).await {
+            Err(error) if tries < LIST_TRIES && error.to_string().contains("`stopped`") => {
+                tries += 1
+            }
+            other => return Ok(other?),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Whether it runs (a frozen one does), and whether it is frozen.
 pub(super) async fn state(engine: &OciUse, id: &str) -> Result<(bool, bool), OciError> {
-    let state = engine
-        .inspect_container(id, None)
-        .await?
-        .state
-        .unwrap_or_default();
+    let state = inspect(engine, id).await?.state.unwrap_or_default();
     let paused = state.paused == Some(true);
     Ok((state.running == Some(true) || paused, paused))
 }

@@ -95,6 +95,7 @@ impl EngineInfo {
         Capabilities {
             host_root: false,
             images: true,
+            image_mounts: self.image_mounts,
             build: true,
             pause: self.can_pause(),
             memory_limit: self.memory_limit,

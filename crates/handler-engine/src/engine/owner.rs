@@ -177,8 +177,10 @@ impl Owner {
     }
 
     async fn command(&mut self, event: Event, reply: Option<Reply>) {
-        // What a person orders is no idleness any more.
-        self.row.idled = false;
+        // What a person orders is no idleness any more; taking it up after a restart is no order.
+        if !matches!(event, Event::Adopt | Event::Recover(_)) {
+            self.row.idled = false;
+        }
         let result = self.admitted(event).await;
         let is_start = matches!(event, Event::Start | Event::Restart | Event::Create);
         if is_start {

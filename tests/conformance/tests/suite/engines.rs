@@ -36,7 +36,7 @@ fn on_path(program: &str) -> bool {
         .any(|folder| folder.join(program).is_file())
 }
 
-/// A Docker daemon with folders of its own and no bridge: nothing of the machine's network is touched.
+/// A Docker daemon with folders of its own and without rules: the machine's firewall is not touched.
 #[derive(Debug)]
 pub(crate) struct Dockerd {
     pub(crate) socket: PathBuf,
@@ -55,7 +55,7 @@ impl Dockerd {
             .arg(format!("--data-root={}", home.join("data").display()))
             .arg(format!("--exec-root={}", home.join("exec").display()))
             .arg(format!("--pidfile={}", home.join("dockerd.pid").display()))
-            .args(["--bridge=none", "--iptables=false"])
+            .args(["--iptables=false", "--ip-masq=false"])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

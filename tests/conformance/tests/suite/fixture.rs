@@ -16,15 +16,7 @@ pub(crate) async fn import(world: &World, backend: &str) -> anyhow::Result<Strin
     let archive = archive.to_string_lossy().into_owned();
     world.share(Path::new(&archive))?;
     world
-        .cli_ok(&[
-            "image",
-            "import",
-            "--backend",
-            backend,
-            "--name",
-            NAME,
-            &archive,
-        ])
+        .cli_ok(&["image", "import", "--backend", backend, &archive, NAME])
         .await?;
     Ok(NAME.to_owned())
 }

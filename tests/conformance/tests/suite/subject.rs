@@ -84,8 +84,18 @@ impl Subject {
             .work()
             .join(format!("{name}-{}", handler_base::random::hex(4)));
         std::fs::create_dir_all(&folder)?;
-        world.share(&folder)?;
+        self.give(world, &folder)?;
         Ok(folder)
+    }
+
+    /// Makes a path the person's. Nobody is root in a container: where the daemon is root, a project is somebody's.
+    pub(crate) fn give(&self, world: &World, path: &std::path::Path) -> anyhow::Result<()> {
+        match (&self.user, self.kind) {
+            (None, Kind::PodmanRootful | Kind::Docker) => {
+                User::find("handler-test").map_or(Ok(()), |person| person.own(path))
+            }
+            _ => world.share(path),
+        }
     }
 
     /// The person's user id.

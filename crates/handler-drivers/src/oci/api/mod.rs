@@ -122,6 +122,12 @@ impl Drop for OciUse {
 }
 
 impl OciUse {
+    /// Whose API it is.
+    #[must_use]
+    pub fn flavour(&self) -> Flavour {
+        self.inner.flavour
+    }
+
     /// The engine's socket, for calls that no client library has.
     pub(super) fn socket(&self) -> PathBuf {
         self.inner.socket()

@@ -21,7 +21,13 @@ async fn a_stopped_sandbox_starts_again_with_its_home_and_another_guest() {
             .expect("again");
         assert!(!driver.is_alive(&plan.id, &sandbox.instance).await);
         let owned = driver.list_owned(&world.owner).await;
-        assert_eq!((owned.len(), owned[0].running), (1, false));
+        assert_eq!(
+            owned.len(),
+            1,
+            "{owned:?} {}",
+            world.engine.ask(&["ps", "-a", "--no-trunc"])
+        );
+        assert!(!owned[0].running, "{owned:?}");
         let container = sandbox.instance.reference["container"].clone();
         let again = world.start(plan).await.expect("starts again");
         assert_eq!(

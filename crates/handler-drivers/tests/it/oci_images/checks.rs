@@ -74,7 +74,7 @@ impl Bench<'_> {
             .arg(&sources)
             .arg("-cf")
             .arg(&context)
-            .arg(".")
+            .args(["Containerfile", "busybox"])
             .status();
         assert!(tar.unwrap().success());
         let plan = BuildPlan {
