@@ -308,7 +308,10 @@ async fn many_starts_leave_neither_mounts_nor_processes_nor_notes() {
     let image = import(&world, "base", &[]).await;
     let mounts = || {
         let text = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-        text.lines().count()
+        // Container engines mount and unmount of their own accord meanwhile.
+        text.lines()
+            .filter(|line| !line.contains("containers/"))
+            .count()
     };
     let before = mounts();
     for _round in 0..25 {
