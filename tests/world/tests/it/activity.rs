@@ -40,7 +40,6 @@ async fn becomes(sandbox: &Sandbox, state: Activity) -> anyhow::Result<String> {
 }
 
 #[tokio::test]
-#[ignore = "not seen within two minutes on a slow machine: to be mended"]
 async fn a_prompt_drawn_on_a_real_terminal_is_seen_then_work_then_its_end() -> anyhow::Result<()> {
     let world = world().await?;
     let folder = project(&world, "agent")?;
