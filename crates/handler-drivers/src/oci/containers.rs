@@ -284,7 +284,7 @@ async fn inspect(engine: &OciUse, name: &str) -> Result<ContainerInspectResponse
     loop {
         match engine.inspect_container(name, None).await {
             Err(error) if tries < LIST_TRIES && error.to_string().contains("`stopped`") => {
-                tries += 1
+                tries += 1;
             }
             other => return Ok(other?),
         }
