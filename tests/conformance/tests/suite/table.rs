@@ -42,14 +42,13 @@ impl Results {
 }
 
 /// Prints the table; writes it when asked (`HANDLER_MADE=1`), else compares it with the one in `docs/`.
-/// False: the page is not what ran.
-pub(crate) fn settle(results: &Results) -> bool {
+pub(crate) fn settle(results: &Results) {
     let text = render(results);
     println!("{text}");
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/conformance.md");
     if std::env::var_os("HANDLER_MADE").is_some_and(|value| value == "1") {
         std::fs::write(&page, text).expect("the page can be written");
-        return true;
+        return;
     }
     let is_partial = setup::ALL.iter().any(|kind| {
         checks::all().iter().any(|check| {
@@ -61,15 +60,15 @@ pub(crate) fn settle(results: &Results) -> bool {
     });
     if is_partial {
         println!("docs/conformance.md is not compared: not every set-up was run to its end here.");
-        return true;
+        return;
     }
     let kept = std::fs::read_to_string(&page).unwrap_or_default();
     if kept != text {
+        // Another version of an engine may have more or fewer capabilities: told, no failure.
         println!(
             "docs/conformance.md is not what ran: HANDLER_MADE=1 cargo test -p handler-conformance"
         );
     }
-    kept == text
 }
 
 fn render(results: &Results) -> String {
