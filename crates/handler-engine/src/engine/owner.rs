@@ -6,6 +6,7 @@
 
 pub(super) use super::command::Command;
 use super::command::Reply;
+use super::gate::Pass;
 use super::shared::{Rest, SandboxChange, Shared};
 use super::timers::Due;
 use crate::error::EngineError;
@@ -104,13 +105,12 @@ impl Owner {
     async fn take(&mut self, command: Command) {
         match command {
             Command::Step { event, reply, pass } => {
-                self.command(event, reply).await;
-                drop(pass);
+                self.command(event, reply, pass).await;
             }
             Command::Wake { reply, pass } => {
                 let result = self.wake().await;
-                self.answer(Some(reply), result);
                 drop(pass);
+                self.answer(Some(reply), result);
             }
             Command::Idle => self.idle().await,
             Command::Update(update, reply) => {
@@ -176,12 +176,14 @@ impl Owner {
         }
     }
 
-    async fn command(&mut self, event: Event, reply: Option<Reply>) {
-        // What a person orders is no idleness any more; taking it up after a restart is no order.
-        if !matches!(event, Event::Adopt | Event::Recover(_)) {
+    async fn command(&mut self, event: Event, reply: Option<Reply>, pass: Option<Pass>) {
+        // What a person orders is no idleness any more.
+        if event.is_order() {
             self.row.idled = false;
         }
         let result = self.admitted(event).await;
+        // Who is answered may look at once at how many are being started.
+        drop(pass);
         let is_start = matches!(event, Event::Start | Event::Restart | Event::Create);
         if is_start {
             // Those who asked for the same meanwhile waited for this one.
@@ -190,8 +192,9 @@ impl Owner {
                     Command::Step {
                         event: Event::Start,
                         reply: waiting,
-                        ..
+                        pass,
                     } if self.backlog.is_empty() => {
+                        drop(pass);
                         let shared = result
                             .as_ref()
                             .map(Clone::clone)
@@ -227,10 +230,7 @@ impl Owner {
     /// Drives the state machine until it comes to rest.
     pub(super) async fn drive(&mut self, event: Event) -> Result<SandboxView, EngineError> {
         self.cause = None;
-        self.is_adopting = matches!(
-            event,
-            Event::Adopt | Event::AdoptThawed | Event::AdoptPaused
-        );
+        self.is_adopting = event.is_adoption();
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let before = self.state;

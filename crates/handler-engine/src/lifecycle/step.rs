@@ -81,6 +81,20 @@ pub enum Event {
     Failed(Effect),
 }
 
+impl Event {
+    /// Whether it takes up what an earlier daemon left running.
+    #[must_use]
+    pub fn is_adoption(self) -> bool {
+        matches!(self, Self::Adopt | Self::AdoptThawed | Self::AdoptPaused)
+    }
+
+    /// Whether somebody ordered it; taking up or mending what an earlier daemon left is no order.
+    #[must_use]
+    pub fn is_order(self) -> bool {
+        !self.is_adoption() && !matches!(self, Self::Recover(_))
+    }
+}
+
 /// Why an event changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refused {
