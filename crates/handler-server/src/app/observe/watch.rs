@@ -11,7 +11,7 @@ use handler_types::SandboxId;
 use handler_types::guest::{Exit, ProcessInfo};
 use handler_types::observe::{LogLevel, LogSource};
 use handler_types::sandbox::{SandboxState, SandboxView};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast::error::RecvError;
@@ -291,10 +291,15 @@ async fn catch_up(app: &Arc<App>, id: &SandboxId, guest: &GuestHandle, seen: &mu
 #[derive(Default)]
 struct Processes {
     running: HashMap<u32, bool>,
+    /// Ends that came before their starts: a short command's end is read from the link while whoever started it
+    /// has not told so yet.
+    early: BTreeMap<u32, Exit>,
 }
 
 /// Processes remembered of one sandbox.
 const MOST_PROCESSES: usize = 4096;
+/// Ends kept for starts still to come; beyond, the oldest process's is dropped.
+const MOST_EARLY: usize = 256;
 
 impl Processes {
     fn take(&mut self, app: &App, id: &SandboxId, happening: ProcessHappening) {
@@ -306,6 +311,7 @@ impl Processes {
 
     fn started(&mut self, app: &App, id: &SandboxId, info: &ProcessInfo) {
         let on_terminal = info.tty.is_some();
+        let end = self.early.remove(&info.process);
         if info.key.starts_with(super::agents::OWN_KEY)
             || self.running.len() >= MOST_PROCESSES
             || self.running.insert(info.process, on_terminal).is_some()
@@ -318,10 +324,17 @@ impl Processes {
         let mut note = Note::new(id, source, LogLevel::Info, message);
         note.process = Some(Ok(info.process));
         app.observe.logs.note(note);
+        if let Some(exit) = end {
+            self.ended(app, id, info.process, exit);
+        }
     }
 
     fn ended(&mut self, app: &App, id: &SandboxId, process: u32, exit: Exit) {
         let Some(on_terminal) = self.running.remove(&process) else {
+            self.early.insert(process, exit);
+            if self.early.len() > MOST_EARLY {
+                self.early.pop_first();
+            }
             return;
         };
         let (source, what) = kind(on_terminal);
