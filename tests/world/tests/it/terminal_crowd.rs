@@ -106,7 +106,6 @@ async fn a_viewer_that_stands_still_costs_little_and_keeps_nobody_waiting() -> a
 }
 
 #[tokio::test]
-#[ignore = "takes minutes on two cores; run it by name"]
 async fn five_hundred_terminals_at_once_are_all_there_after_the_daemon_was_killed()
 -> anyhow::Result<()> {
     const COUNT: usize = 500;
