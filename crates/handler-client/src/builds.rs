@@ -2,13 +2,13 @@
 
 use crate::calls::Answer;
 use crate::error::ClientError;
+use crate::events::EventStream;
 use crate::transport::{Client, encode};
 use bytes::Bytes;
 use handler_types::build::{BuildFrame, BuildView, ContextBuild};
 use handler_types::image::ImageView;
 use http::Method;
-use http_body_util::{BodyExt as _, Empty};
-use hyper::body::Incoming;
+use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 
 /// Longest frame, bytes.
@@ -17,11 +17,7 @@ const MAX_FRAME: usize = 16 * 1024 * 1024;
 const MAX_ANSWER: usize = 1024 * 1024;
 
 /// The frames of a build that is followed.
-#[derive(Debug)]
-pub struct BuildFrames {
-    body: Incoming,
-    buffer: Vec<u8>,
-}
+pub type BuildFrames = EventStream<BuildFrame>;
 
 impl Client {
     /// One image with its configuration; a reference's slashes stay.
@@ -116,53 +112,8 @@ impl Client {
     /// [`ClientError`].
     pub async fn follow_build(&self, id: &str, offset: u64) -> Answer<BuildFrames> {
         let path = format!("/v1/builds/{}/follow?offset={offset}", encode(id));
-        let response = self
-            .stream(Method::GET, &path, Empty::<Bytes>::new())
-            .await?;
-        Ok(BuildFrames {
-            body: response.into_body(),
-            buffer: Vec::new(),
-        })
+        self.follow(&path, MAX_FRAME).await
     }
-}
-
-impl BuildFrames {
-    /// The next frame; none when the stream ended.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub async fn next(&mut self) -> Result<Option<BuildFrame>, ClientError> {
-        loop {
-            if let Some(end) = self.buffer.windows(2).position(|w| w == b"\n\n") {
-                let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                match parse(&block) {
-                    Some(frame) => return Ok(Some(frame)),
-                    None => continue,
-                }
-            }
-            if self.buffer.len() > MAX_FRAME {
-                return Err(ClientError::Unexpected("a frame larger than 16 MiB".into()));
-            }
-            match self.body.frame().await {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(ClientError::Broken(Box::new(error))),
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        self.buffer.extend_from_slice(data);
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn parse(block: &[u8]) -> Option<BuildFrame> {
-    let text = std::str::from_utf8(block).ok()?;
-    let data: String = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("data:"))
-        .collect();
-    serde_json::from_str(data.trim_start()).ok()
 }
 
 fn image_path(reference: &str, backend: Option<&str>) -> String {

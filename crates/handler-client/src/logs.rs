@@ -1,11 +1,10 @@
 //! A sandbox's log: which lines, and as they come.
 
 use crate::error::ClientError;
+use crate::events::EventStream;
 use crate::transport::{Client, encode};
 use handler_types::observe::{LogLine, LogLines, LogSource};
 use http::Method;
-use http_body_util::{BodyExt as _, Empty};
-use hyper::body::Incoming;
 
 /// Longest event, bytes.
 const MAX_EVENT: usize = 1024 * 1024;
@@ -42,12 +41,8 @@ impl LogWish {
     }
 }
 
-/// Lines as they come.
-#[derive(Debug)]
-pub struct LogStream {
-    body: Incoming,
-    buffer: Vec<u8>,
-}
+/// Lines as they come; they end when the sandbox is gone or the daemon stops.
+pub type LogStream = EventStream<LogLine>;
 
 impl Client {
     /// Lines of a sandbox's log that are kept.
@@ -64,54 +59,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub async fn follow_logs(&self, id: &str, wish: &LogWish) -> Result<LogStream, ClientError> {
-        let path = wish.path(id, true);
-        let nothing = Empty::<bytes::Bytes>::new();
-        let response = self.stream(Method::GET, &path, nothing).await?;
-        Ok(LogStream {
-            body: response.into_body(),
-            buffer: Vec::new(),
-        })
+        self.follow(&wish.path(id, true), MAX_EVENT).await
     }
-}
-
-impl LogStream {
-    /// The next line; none when the stream ended (the sandbox is gone, or the daemon stops).
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub async fn next(&mut self) -> Result<Option<LogLine>, ClientError> {
-        loop {
-            if let Some(end) = self.buffer.windows(2).position(|w| w == b"\n\n") {
-                let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                match parse(&block) {
-                    Some(line) => return Ok(Some(line)),
-                    None => continue,
-                }
-            }
-            if self.buffer.len() > MAX_EVENT {
-                return Err(ClientError::Unexpected("a line larger than 1 MiB".into()));
-            }
-            match self.body.frame().await {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(ClientError::Broken(Box::new(error))),
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        self.buffer.extend_from_slice(data);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Reads one block; comments are none.
-fn parse(block: &[u8]) -> Option<LogLine> {
-    let text = std::str::from_utf8(block).ok()?;
-    let data: String = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("data:"))
-        .collect();
-    serde_json::from_str(data.trim_start()).ok()
 }
 
 #[cfg(test)]
