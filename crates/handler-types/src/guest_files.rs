@@ -1,4 +1,4 @@
-//! Whole folders over the guest link: what an archive may hold, what became of it, what a watch tells.
+//! Files over the guest link: kinds and entries, what a path is, what an archive may hold, what became of it, what a watch tells.
 
 use serde::{Deserialize, Serialize};
 
@@ -74,4 +74,44 @@ pub struct WatchEvent {
     /// Where it is now, after a rename within what is watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+}
+
+/// What kind of thing a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// Anything else.
+    Other,
+}
+
+/// A path and what is there. Links are described, not followed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct FileEntry {
+    /// Absolute path; bytes that are not UTF-8 are written as `\xNN`, a backslash as `\\`. Paths in requests are
+    /// read the same way.
+    pub path: String,
+    /// What it is.
+    pub kind: FileKind,
+    /// Size in bytes.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Modification time, milliseconds since the epoch.
+    pub modified_ms: i64,
+    /// Where a link points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
 }
