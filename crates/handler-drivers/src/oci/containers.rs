@@ -79,6 +79,10 @@ async fn create_new(
 ) -> Result<String, OciError> {
     if flavour == Flavour::Podman {
         let body = render_podman::body(plan);
+        let _turn = match plan.keep_id {
+            true => Some(engine.turn_for_subordinate_ids().await),
+            false => None,
+        };
         let answer = engine
             .libpod("POST", "/containers/create", Some(&body))
             .await?;

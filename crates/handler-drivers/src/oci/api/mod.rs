@@ -78,6 +78,8 @@ struct Inner {
     state: Mutex<State>,
     uses: AtomicUsize,
     last_use: watch::Sender<Instant>,
+    /// Held while the engine reads the user's subordinate ids.
+    subordinate_ids: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -128,6 +130,12 @@ impl OciUse {
         self.inner.flavour
     }
 
+    /// The turn of a request that makes Podman look up subordinate ids (keep-id). It does that with a library that
+    /// two threads must not use at once: Podman 4 crashes, finds no ids, or makes a container with wrong ones.
+    pub(super) async fn turn_for_subordinate_ids(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.inner.subordinate_ids.lock().await
+    }
+
     /// The engine's socket, for calls that no client library has.
     pub(super) fn socket(&self) -> PathBuf {
         self.inner.socket()
@@ -151,6 +159,7 @@ impl OciApi {
                 state: Mutex::default(),
                 uses: AtomicUsize::new(0),
                 last_use: watch::Sender::new(Instant::now()),
+                subordinate_ids: Mutex::default(),
             }),
         }
     }

@@ -9,11 +9,24 @@ use handler_types::sandbox::SandboxState;
 use std::sync::Arc;
 
 checks! { "life":
+    eight_made_at_once_all_come_up;
     stop_ends_everything_and_start_keeps_the_home;
     a_removed_sandbox_leaves_nothing;
     a_sandbox_survives_a_killed_daemon;
     a_daemon_killed_while_making_leaves_nothing_half_made;
     a_sandbox_whose_guest_dies_is_told_and_starts_again;
+}
+
+async fn eight_made_at_once_all_come_up(s: Arc<Subject>) -> anyhow::Result<()> {
+    let world = s.world().await;
+    let specs = vec![s.spec(); 8];
+    let made = futures::future::join_all(specs.iter().map(|spec| s.up(&world, spec))).await;
+    for sandbox in made {
+        let sandbox = sandbox?;
+        ensure!(sandbox.out("echo here").await? == "here");
+        s.down(sandbox).await?;
+    }
+    Ok(())
 }
 
 async fn stop_ends_everything_and_start_keeps_the_home(s: Arc<Subject>) -> anyhow::Result<()> {
