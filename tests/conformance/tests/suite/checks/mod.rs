@@ -1,10 +1,17 @@
 //! The list of checks. Each names the capability it needs, if any; nothing else may leave it out.
 
+pub(crate) mod archives;
 pub(crate) mod commands;
+pub(crate) mod files;
 pub(crate) mod isolation;
 pub(crate) mod life;
+pub(crate) mod lifetimes;
 pub(crate) mod limits;
 pub(crate) mod network;
+pub(crate) mod observation;
+pub(crate) mod ports;
+pub(crate) mod ssh;
+pub(crate) mod terminals;
 
 use crate::subject::Subject;
 use futures::future::BoxFuture;
@@ -18,6 +25,13 @@ pub(crate) const GROUPS: &[(&str, &str)] = &[
     ("limits", "Limits and confinement"),
     ("commands", "Commands"),
     ("life", "Life"),
+    ("files", "Files"),
+    ("archives", "Archives"),
+    ("lifetimes", "Lifetimes"),
+    ("terminals", "Terminals"),
+    ("ports", "Ports and previews"),
+    ("ssh", "SSH"),
+    ("observation", "Observation"),
 ];
 
 /// A capability that a check needs.
@@ -87,6 +101,13 @@ pub(crate) fn all() -> Vec<Check> {
         limits::all(),
         commands::all(),
         life::all(),
+        files::all(),
+        archives::all(),
+        lifetimes::all(),
+        terminals::all(),
+        ports::all(),
+        ssh::all(),
+        observation::all(),
     ]
     .concat()
 }

@@ -1,0 +1,6 @@
+//! Folders up and down as archives.
+
+use super::checks;
+
+checks! { "archives":
+}

@@ -1,0 +1,6 @@
+//! Pause, time to live, idleness, wake.
+
+use super::checks;
+
+checks! { "lifetimes":
+}

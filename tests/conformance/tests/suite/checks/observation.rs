@@ -1,0 +1,6 @@
+//! Logs, metrics, agents, activity.
+
+use super::checks;
+
+checks! { "observation":
+}

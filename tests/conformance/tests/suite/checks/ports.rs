@@ -1,0 +1,6 @@
+//! Listening ports seen, shown and forwarded.
+
+use super::checks;
+
+checks! { "ports":
+}

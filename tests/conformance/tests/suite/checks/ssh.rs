@@ -1,0 +1,6 @@
+//! SSH, SCP, SFTP and rsync through the API.
+
+use super::checks;
+
+checks! { "ssh":
+}

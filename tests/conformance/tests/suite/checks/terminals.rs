@@ -1,0 +1,6 @@
+//! Terminals that outlive viewers and the daemon.
+
+use super::checks;
+
+checks! { "terminals":
+}
