@@ -4,6 +4,7 @@
 //! sandbox of it are gone, whatever the test did.
 
 mod census;
+mod dockerd;
 pub mod inside;
 pub mod origin;
 mod scratch;
@@ -13,6 +14,7 @@ mod wait;
 mod world;
 
 pub use census::{Leftover, Member};
+pub use dockerd::Dockerd;
 pub use origin::{HttpOrigin, OriginRequest, TcpOrigin};
 pub use scratch::Scratch;
 pub use skip::skip;

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::peers::{self, Engine};
 use anyhow::Context as _;
-use handler_testkit::World;
+use handler_testkit::{Dockerd, World};
 use std::cell::OnceCell;
 use std::path::PathBuf;
 
@@ -19,11 +19,13 @@ pub(crate) struct Context {
     podman: OnceCell<Result<Engine, String>>,
     docker: OnceCell<Result<Engine, String>>,
     bwrap: OnceCell<Result<(), String>>,
+    /// A Docker daemon of our own with its folder, where none runs.
+    dockerd: Option<(Dockerd, tempfile::TempDir)>,
 }
 
 impl Context {
     /// Finds the programs: `HANDLER_BIN`, else `handler` beside this program; `HANDLER_BENCH_GUEST`.
-    pub(crate) fn new(args: &Args) -> anyhow::Result<Self> {
+    pub(crate) async fn new(args: &Args) -> anyhow::Result<Self> {
         let handler = World::program()
             .filter(|program| program.is_file())
             .context("no `handler` program: run `cargo xtask bench`, or set HANDLER_BIN")?;
@@ -34,6 +36,7 @@ impl Context {
             podman: OnceCell::new(),
             docker: OnceCell::new(),
             bwrap: OnceCell::new(),
+            dockerd: own_dockerd(args).await,
         })
     }
 
@@ -47,6 +50,15 @@ impl Context {
         World::builder().program(&self.handler).start().await
     }
 
+    /// A daemon in a scratch home that uses an engine where that listens.
+    pub(crate) async fn world_with(&self, engine: &Engine) -> anyhow::Result<World> {
+        let mut builder = World::builder().program(&self.handler);
+        if let Some(socket) = engine.socket() {
+            builder = builder.env("HANDLER_DOCKER_SOCKET", socket);
+        }
+        builder.start().await
+    }
+
     /// A scratch home without a daemon.
     pub(crate) fn empty_world(&self) -> anyhow::Result<World> {
         World::builder().program(&self.handler).prepare()
@@ -55,7 +67,7 @@ impl Context {
     /// podman, or why it is absent.
     pub(crate) fn podman(&self) -> Result<&Engine, &str> {
         self.podman
-            .get_or_init(|| Engine::find("podman"))
+            .get_or_init(|| Engine::find("podman", None))
             .as_ref()
             .map_err(String::as_str)
     }
@@ -63,7 +75,13 @@ impl Context {
     /// docker, or why it is absent.
     pub(crate) fn docker(&self) -> Result<&Engine, &str> {
         self.docker
-            .get_or_init(|| Engine::find("docker"))
+            .get_or_init(|| {
+                let socket = self
+                    .dockerd
+                    .as_ref()
+                    .map(|(own, _)| own.socket().to_owned());
+                Engine::find("docker", socket)
+            })
             .as_ref()
             .map_err(String::as_str)
     }
@@ -81,4 +99,18 @@ impl Context {
     pub(crate) fn engines(&self) -> [(&'static str, Result<&Engine, &str>); 2] {
         [("podman", self.podman()), ("docker", self.docker())]
     }
+}
+
+/// Starts a Docker daemon for the rows that need one, where none answers and we may.
+async fn own_dockerd(args: &Args) -> Option<(Dockerd, tempfile::TempDir)> {
+    let is_wanted = ["start", "exec", "containers"]
+        .iter()
+        .any(|row| args.wants(row));
+    let answers = crate::machine::says("docker", &["version", "--format", "{{.Server.Version}}"]);
+    if !is_wanted || answers.is_some() || !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let home = tempfile::Builder::new().prefix("hb-").tempdir().ok()?;
+    let own = Dockerd::start(home.path()).await.ok()?;
+    Some((own, home))
 }

@@ -60,12 +60,12 @@ fn bench(arguments: &[String]) -> anyhow::Result<bool> {
         }
         return Ok(true);
     }
-    let context = Context::new(&args)?;
-    let machine = machine::facts();
-    println!("{}", machine.line());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let context = runtime.block_on(Context::new(&args))?;
+    let machine = machine::facts();
+    println!("{}", machine.line());
     let report = runtime.block_on(rows::measure(&args, &context));
     println!("\n{}", table::render(&report.lines, args.quick));
     for (row, why) in &report.failures {

@@ -15,12 +15,14 @@ const PATIENCE: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub(crate) struct Engine {
     name: &'static str,
+    /// Docker's, when it is not the usual one.
+    socket: Option<PathBuf>,
 }
 
 /// A running container, removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Container {
-    engine: &'static str,
+pub(crate) struct Container<'a> {
+    engine: &'a Engine,
     id: String,
 }
 
@@ -181,9 +183,9 @@ fn run(command: &mut Command) -> anyhow::Result<String> {
 
 impl Engine {
     /// Makes the image and runs it once; else says why this engine is absent.
-    pub(crate) fn find(name: &'static str) -> Result<Self, String> {
-        let engine = Self { name };
-        let tried = run(Command::new(name).arg("version"))
+    pub(crate) fn find(name: &'static str, socket: Option<PathBuf>) -> Result<Self, String> {
+        let engine = Self { name, socket };
+        let tried = run(engine.command().arg("version"))
             .and_then(|_| engine.make_image())
             .and_then(|()| run(&mut engine.run(&["/bin/echo", "hi"])));
         match tried {
@@ -192,7 +194,18 @@ impl Engine {
         }
     }
 
-    fn image(&self) -> &'static str {
+    /// What it is called here and in our API.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Where it listens, when that is not the usual place.
+    pub(crate) fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
+    }
+
+    /// The image that is run, ours and theirs.
+    pub(crate) fn image(&self) -> &'static str {
         if self.name == "podman" {
             "localhost/handler-bench:1"
         } else {
@@ -200,12 +213,21 @@ impl Engine {
         }
     }
 
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.name);
+        if let Some(socket) = &self.socket {
+            command.env("DOCKER_HOST", format!("unix://{}", socket.display()));
+        }
+        command
+    }
+
     fn make_image(&self) -> anyhow::Result<()> {
-        if run(Command::new(self.name).args(["image", "inspect", self.image()])).is_ok() {
+        if run(self.command().args(["image", "inspect", self.image()])).is_ok() {
             return Ok(());
         }
         let archive = image::archive()?;
-        run(Command::new(self.name)
+        run(self
+            .command()
             .arg("import")
             .arg(archive.path())
             .arg(self.image()))?;
@@ -214,7 +236,7 @@ impl Engine {
 
     /// `run --rm` without a network: the fastest this engine offers.
     pub(crate) fn run(&self, argv: &[&str]) -> Command {
-        let mut command = Command::new(self.name);
+        let mut command = self.command();
         command
             .args(["run", "--rm", "--network=none", self.image()])
             .args(argv);
@@ -222,8 +244,8 @@ impl Engine {
     }
 
     /// Starts a container that waits for commands.
-    pub(crate) fn container(&self) -> anyhow::Result<Container> {
-        let mut command = Command::new(self.name);
+    pub(crate) fn container(&self) -> anyhow::Result<Container<'_>> {
+        let mut command = self.command();
         command.args([
             "run",
             "--detach",
@@ -233,24 +255,36 @@ impl Engine {
             "86400",
         ]);
         Ok(Container {
-            engine: self.name,
+            engine: self,
             id: run(&mut command)?,
         })
     }
 }
 
-impl Container {
+impl Container<'_> {
     /// `exec` in it.
     pub(crate) fn exec(&self, argv: &[&str]) -> Command {
-        let mut command = Command::new(self.engine);
+        let mut command = self.engine.command();
         command.arg("exec").arg(&self.id).args(argv);
+        command
+    }
+
+    /// Its removal while it runs.
+    pub(crate) fn remove(&self) -> Command {
+        let mut command = self.engine.command();
+        command.args(["rm", "--force", "--volumes"]);
+        if self.engine.name == "podman" {
+            // Docker kills at once; Podman would give the program ten seconds.
+            command.args(["--time", "0"]);
+        }
+        command.arg(&self.id);
         command
     }
 }
 
-impl Drop for Container {
+impl Drop for Container<'_> {
     fn drop(&mut self) {
-        run(Command::new(self.engine).args(["rm", "--force", "--volumes", &self.id])).ok();
+        run(&mut self.remove()).ok();
     }
 }
 
@@ -271,6 +305,8 @@ mod tests {
         assert!(first_output(&mut Command::new("true")).is_err());
         assert!(whole(&mut Command::new("false")).is_err());
         assert!(whole(&mut Command::new("handler-no-such-program")).is_err());
-        assert!(Engine::find("handler-no-such-engine").is_err_and(|why| why.contains("not here")));
+        assert!(
+            Engine::find("handler-no-such-engine", None).is_err_and(|why| why.contains("not here"))
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! The rows: what can be asked for, and how each is measured.
 
+mod containers;
 mod daemon;
 mod driver;
 mod egress;
@@ -29,7 +30,7 @@ pub(crate) struct Row {
 }
 
 /// All rows, cheap ones first.
-pub(crate) const ALL: [Row; 12] = [
+pub(crate) const ALL: [Row; 13] = [
     Row {
         name: "version",
         what: "`handler --version`",
@@ -57,6 +58,10 @@ pub(crate) const ALL: [Row; 12] = [
     Row {
         name: "exec",
         what: "command in a running sandbox, against podman exec and docker exec",
+    },
+    Row {
+        name: "containers",
+        what: "containers: create, command, removal, against podman and docker themselves",
     },
     Row {
         name: "terminal",
@@ -112,6 +117,7 @@ async fn measure_one(row: &str, context: &Context) -> anyhow::Result<Vec<Line>> 
         "start" => start::measure(context).await,
         "filter" => filter::measure(context).await,
         "exec" => exec::measure(context).await,
+        "containers" => containers::measure(context).await,
         "terminal" => terminal::measure(context).await,
         "flood" => flood::measure(context).await,
         "egress" => egress::measure(context).await,

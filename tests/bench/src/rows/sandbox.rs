@@ -63,12 +63,28 @@ pub(crate) async fn start_once(
     client: &Client,
     network: Option<NetworkPolicy>,
 ) -> anyhow::Result<Start> {
+    let request = CreateSandbox {
+        network,
+        ..CreateSandbox::default()
+    };
+    start_with(client, &request, &["echo", "hi"]).await
+}
+
+/// Makes a sandbox as asked after a pause, runs a command in it that prints `hi`, removes it.
+pub(crate) async fn start_with(
+    client: &Client,
+    request: &CreateSandbox,
+    argv: &[&str],
+) -> anyhow::Result<Start> {
     tokio::time::sleep(REST).await;
     let began = Instant::now();
-    let sandbox = create(client, network).await?;
+    let sandbox = client
+        .create_sandbox(request)
+        .await
+        .context("create a sandbox")?;
     let create = ms_since(began);
     let began = Instant::now();
-    let result = exec(client, sandbox.id.as_str(), &["echo", "hi"]).await?;
+    let result = exec(client, sandbox.id.as_str(), argv).await?;
     let exec = ms_since(began);
     ensure!(result.stdout == "hi\n", "echo printed {:?}", result.stdout);
     let began = Instant::now();

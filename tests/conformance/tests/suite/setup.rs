@@ -1,10 +1,10 @@
 //! The engine set-ups: how each is brought up once, and what it hands to the checks.
 
-use crate::engines::{self, Dockerd};
+use crate::engines;
 use crate::fixture;
 use crate::subject::Subject;
 use anyhow::Context as _;
-use handler_testkit::{User, World, WorldBuilder};
+use handler_testkit::{Dockerd, User, World, WorldBuilder};
 use handler_types::api::FolderRequest;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -126,7 +126,7 @@ impl Setup {
                     .dockerd
                     .get_or_try_init(|| Dockerd::start(home.path()))
                     .await?;
-                builder = builder.env("HANDLER_DOCKER_SOCKET", &dockerd.socket);
+                builder = builder.env("HANDLER_DOCKER_SOCKET", dockerd.socket());
             }
         }
         let world = builder.start().await?;
