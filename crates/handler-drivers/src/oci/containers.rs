@@ -21,6 +21,8 @@ use std::time::Duration;
 const LONGEST_FILE: usize = 1 << 20;
 /// Bytes of a container's last words.
 const LAST_WORDS: usize = 2000;
+/// Longest log that is read, in bytes: more than an engine keeps of ours.
+const LONGEST_LOG: usize = 8 << 20;
 /// How often a list that failed is asked for again.
 const LIST_TRIES: u32 = 10;
 /// How long another removal of the same container is waited for.
@@ -319,6 +321,25 @@ pub(super) async fn last_words(engine: &OciUse, id: &str) -> String {
         }
     }
     super::error::tidy(&text)
+}
+
+/// The last lines of what a container's first process printed, its streams together, oldest first.
+pub(super) async fn log(engine: &OciUse, id: &str, lines: usize) -> Result<Vec<String>, OciError> {
+    let options = LogsOptionsBuilder::new()
+        .stdout(true)
+        .stderr(true)
+        .tail(&lines.to_string())
+        .build();
+    let mut pieces = engine.logs(id, Some(options));
+    let mut text = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        text.extend_from_slice(&piece?.into_bytes());
+        if text.len() > LONGEST_LOG {
+            break;
+        }
+    }
+    let text = String::from_utf8_lossy(&text);
+    Ok(text.lines().map(str::to_owned).collect())
 }
 
 /// A file of a container's root, started or not; none when it is not there or no plain file.

@@ -258,6 +258,10 @@ impl Driver for OciDriver {
         observe::stats(self, instance).await
     }
 
+    async fn log(&self, _id: &SandboxId, instance: &Instance, lines: usize) -> Option<Vec<String>> {
+        observe::log(self, instance, lines).await
+    }
+
     async fn stop(
         &self,
         id: &SandboxId,

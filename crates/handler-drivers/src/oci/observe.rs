@@ -18,12 +18,13 @@ pub(super) async fn is_alive(driver: &OciDriver, instance: &Instance) -> bool {
         return process_of(&reference).is_some_and(|process| !process.has_ended());
     }
     let Ok(engine) = driver.api.connect().await else {
-        return false;
+        // Who cannot be asked has not said that it ended: taking it over finds out.
+        return true;
     };
-    matches!(
-        containers::state(&engine, &reference.container).await,
-        Ok((true, _))
-    )
+    match containers::state(&engine, &reference.container).await {
+        Ok((running, _)) => running,
+        Err(error) => !error.is_not_found(),
+    }
 }
 
 /// Returns when it has ended.
@@ -96,6 +97,19 @@ pub(super) async fn is_paused(driver: &OciDriver, instance: &Instance) -> bool {
         containers::state(&engine, &reference.container).await,
         Ok((_, true))
     )
+}
+
+/// The last lines of the container's own log; none when the engine does not say.
+pub(super) async fn log(
+    driver: &OciDriver,
+    instance: &Instance,
+    lines: usize,
+) -> Option<Vec<String>> {
+    let reference = reference(instance)?;
+    let engine = driver.api.connect().await.ok()?;
+    containers::log(&engine, &reference.container, lines)
+        .await
+        .ok()
 }
 
 /// What the engine counts.

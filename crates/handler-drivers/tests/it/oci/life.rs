@@ -53,6 +53,19 @@ async fn a_stopped_sandbox_starts_again_with_its_home_and_another_guest() {
 }
 
 #[tokio::test]
+async fn what_a_container_printed_is_its_log() {
+    for world in worlds() {
+        let sandbox = world.sandbox(|_| {}).await;
+        let printed = "for i in 1 2 3; do echo line $i >/proc/1/fd/2; done";
+        sandbox.out(printed).await;
+        let id = &sandbox.plan.id;
+        let last = world.driver.log(id, &sandbox.instance, 2).await;
+        assert_eq!(last.expect("a log"), ["line 2", "line 3"]);
+        sandbox.destroy().await;
+    }
+}
+
+#[tokio::test]
 async fn its_end_is_seen_at_once_and_everything_in_it_is_gone() {
     for world in worlds() {
         let sandbox = world.sandbox(|_| {}).await;
