@@ -396,11 +396,12 @@ impl Owner {
         let program = self.link.as_ref().map(|l| (l.guest.clone(), l.process));
         if let Some((guest, process)) = program {
             // What it is told at first is that its terminal is gone, as by any other terminal.
-            for signal in [1, 9] {
-                guest.signal(process, signal, true).await.ok();
-                if self.ends_within(HANG_UP).await {
-                    break;
-                }
+            guest.signal(process, 1, true).await.ok();
+            let is_over = self.ends_within(HANG_UP).await;
+            // Also when the program has ended: what it left in the background may not have listened.
+            guest.signal(process, 9, true).await.ok();
+            if !is_over {
+                self.ends_within(HANG_UP).await;
             }
             guest.forget(process).await.ok();
         }
