@@ -10,6 +10,7 @@ use crate::exit::Failure;
 use clap::Args;
 use handler_client::Client;
 use handler_types::sandbox::SandboxView;
+use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -148,6 +149,14 @@ impl Files {
             folder,
         })
     }
+
+    /// The right to write the known hosts, until it is dropped.
+    fn turn(&self) -> std::io::Result<File> {
+        handler_base::fs::create_private_dir(&self.folder)?;
+        let lock = File::create(self.folder.join(".lock"))?;
+        lock.lock()?;
+        Ok(lock)
+    }
 }
 
 fn host(view: &SandboxView) -> String {
@@ -202,6 +211,9 @@ async fn learn(client: &Client, sandbox: &str, files: &Files) -> Result<(), Fail
     if line.contains(['\n', '\r']) {
         return Err(Failure::Failed("the daemon gave no usable host key".into()));
     }
+    let cannot = |error| Failure::local("cannot write the known hosts", error);
+    // Others learn at the same time: what is read is what is added to.
+    let _turn = files.turn().map_err(cannot)?;
     let known = std::fs::read_to_string(&files.known_hosts).unwrap_or_default();
     if known.lines().any(|known| known == line) {
         return Ok(());
@@ -214,7 +226,5 @@ async fn learn(client: &Client, sandbox: &str, files: &Files) -> Result<(), Fail
         .collect();
     text.push_str(&line);
     text.push('\n');
-    handler_base::fs::create_private_dir(&files.folder)
-        .and_then(|()| handler_base::fs::write_atomic(&files.known_hosts, text.as_bytes(), 0o600))
-        .map_err(|error| Failure::local("cannot write the known hosts", error))
+    handler_base::fs::write_atomic(&files.known_hosts, text.as_bytes(), 0o600).map_err(cannot)
 }
