@@ -10,7 +10,9 @@ pub mod origin;
 mod scratch;
 mod skip;
 mod sweep;
+pub mod viewer;
 mod wait;
+pub mod web;
 mod world;
 
 pub use census::{Leftover, Member};
@@ -19,4 +21,4 @@ pub use origin::{HttpOrigin, OriginRequest, TcpOrigin};
 pub use scratch::Scratch;
 pub use skip::skip;
 pub use wait::eventually;
-pub use world::{User, World, WorldBuilder};
+pub use world::{Tty, User, World, WorldBuilder};

@@ -1,6 +1,6 @@
 //! A viewer of a terminal: what comes over its socket, drawn on a screen.
 
-use crate::support::{LONG, Sandbox};
+use crate::inside::{LONG, Sandbox};
 use anyhow::{Context as _, bail};
 use handler_client::{Socket, SocketMessage};
 use handler_terminal::{Limits, Screen, Size};
@@ -8,32 +8,42 @@ use handler_types::guest::Exit;
 use handler_types::terminal::{TerminalCommand, TerminalEvent};
 
 /// An attached viewer.
-pub(crate) struct Viewer {
-    pub(crate) socket: Socket,
-    pub(crate) screen: Screen,
-    pub(crate) owner: bool,
+#[expect(missing_debug_implementations, reason = "a connection")]
+pub struct Viewer {
+    /// The connection.
+    pub socket: Socket,
+    /// What it shows.
+    pub screen: Screen,
+    /// Whether it has the size.
+    pub owner: bool,
     /// Bytes left out so far.
-    pub(crate) skipped: u64,
+    pub skipped: u64,
     /// Output bytes that came, redraws included.
-    pub(crate) received: u64,
-    pub(crate) bells: usize,
-    pub(crate) ended: Option<Ended>,
+    pub received: u64,
+    /// Bells that rang.
+    pub bells: usize,
+    /// How the stream ended, if it did.
+    pub ended: Option<Ended>,
 }
 
 /// How the stream ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
+    /// The program ended.
     Exited(Option<Exit>),
-    Closed { retry: bool },
+    /// It broke, or the terminal is gone.
+    Closed {
+        /// Attach again.
+        retry: bool,
+    },
 }
 
 impl Viewer {
     /// Attaches; `query` is what follows the address.
-    pub(crate) async fn attach(
-        sandbox: &Sandbox,
-        terminal: u32,
-        query: &str,
-    ) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// When the connection breaks or nothing comes.
+    pub async fn attach(sandbox: &Sandbox, terminal: u32, query: &str) -> anyhow::Result<Self> {
         let path = format!("/v1/sandboxes/{}/terminals/{terminal}{query}", sandbox.id);
         let mut socket = sandbox.client.socket(&path, "terminal.v1").await?;
         let first = tokio::time::timeout(LONG, socket.next()).await?;
@@ -59,7 +69,10 @@ impl Viewer {
     }
 
     /// Takes what comes next.
-    pub(crate) async fn step(&mut self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When the connection breaks or nothing comes.
+    pub async fn step(&mut self) -> anyhow::Result<()> {
         let message = tokio::time::timeout(LONG, self.socket.next()).await;
         match message.with_context(|| format!("nothing comes: {:#?}", self.screen.rows_text()))? {
             SocketMessage::Binary(bytes) => {
@@ -84,7 +97,10 @@ impl Viewer {
     }
 
     /// Takes what comes until the screen, or something else, is as wanted.
-    pub(crate) async fn until(&mut self, wanted: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When the connection breaks or nothing comes.
+    pub async fn until(&mut self, wanted: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
         let patience = tokio::time::Instant::now() + LONG;
         while !wanted(self) {
             if self.ended.is_some() || tokio::time::Instant::now() > patience {
@@ -100,31 +116,48 @@ impl Viewer {
     }
 
     /// Takes what comes until the screen shows a text.
-    pub(crate) async fn until_text(&mut self, wanted: &str) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When the connection breaks or nothing comes.
+    pub async fn until_text(&mut self, wanted: &str) -> anyhow::Result<()> {
         let shows = |viewer: &Self| viewer.screen.rows_text().join("\n").contains(wanted);
         self.until(shows).await.with_context(|| wanted.to_owned())
     }
 
     /// Takes what comes to its end.
-    pub(crate) async fn rest(&mut self) -> anyhow::Result<Ended> {
+    ///
+    /// # Errors
+    /// When the connection breaks or nothing comes.
+    pub async fn rest(&mut self) -> anyhow::Result<Ended> {
         while self.ended.is_none() {
             self.step().await?;
         }
         self.ended.clone().context("it ended")
     }
 
-    /// Takes what comes until it shows the same as another, which is silent.
-    pub(crate) async fn until_like(&mut self, other: &Self) -> anyhow::Result<()> {
-        let wanted = look(&other.screen);
+    /// Takes what comes until it shows the same as another's screen, who is silent.
+    ///
+    /// # Errors
+    /// When the connection breaks or nothing comes.
+    pub async fn until_like(&mut self, other: &Screen) -> anyhow::Result<()> {
+        let wanted = look(other);
         self.until(|viewer| look(&viewer.screen) == wanted).await
     }
 
-    pub(crate) async fn type_in(&mut self, keys: &str) -> anyhow::Result<()> {
+    /// Types.
+    ///
+    /// # Errors
+    /// When the connection breaks or nothing comes.
+    pub async fn type_in(&mut self, keys: &str) -> anyhow::Result<()> {
         let keys = bytes::Bytes::copy_from_slice(keys.as_bytes());
         Ok(self.socket.send_binary(keys).await?)
     }
 
-    pub(crate) async fn send(&mut self, command: &TerminalCommand) -> anyhow::Result<()> {
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// When the connection breaks or nothing comes.
+    pub async fn send(&mut self, command: &TerminalCommand) -> anyhow::Result<()> {
         Ok(self
             .socket
             .send_text(serde_json::to_string(command)?)
@@ -133,7 +166,8 @@ impl Viewer {
 }
 
 /// All that is seen of a screen: text, colours, cursor, modes, title.
-pub(crate) fn look(screen: &Screen) -> String {
+#[must_use]
+pub fn look(screen: &Screen) -> String {
     use std::fmt::Write as _;
     let mut out = format!(
         "{:?} {:?} {} {:?} {} {} {} {} {:?}",

@@ -4,9 +4,11 @@
 
 mod builder;
 mod commands;
+mod tty;
 mod user;
 
 pub use builder::WorldBuilder;
+pub use tty::Tty;
 pub use user::User;
 
 use crate::census::{Census, Leftover, Member};

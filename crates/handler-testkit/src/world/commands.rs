@@ -2,6 +2,7 @@
 
 use super::World;
 use anyhow::{Context as _, bail};
+use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -12,7 +13,13 @@ impl World {
     /// `handler` with the world's environment, in its work folder; arguments and input are the caller's.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        self.tool(&self.program)
+    }
+
+    /// Another program as the world's person would run it.
+    #[must_use]
+    pub fn tool(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
         command.env_clear().envs(&self.env).current_dir(self.work());
         if let Some(user) = &self.user {
             user.apply(&mut command);

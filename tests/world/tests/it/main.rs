@@ -30,5 +30,4 @@ mod surroundings;
 mod survival;
 mod terminal_crowd;
 mod terminals;
-mod viewer;
 mod way_out;

@@ -2,11 +2,11 @@
 
 use anyhow::Context as _;
 pub(crate) use handler_testkit::inside::{LONG, Piece, Sandbox, show};
+pub(crate) use handler_testkit::web::{Reply, http};
 use handler_testkit::{World, skip};
 use handler_types::api::FolderRequest;
 use handler_types::network::{Enforcement, NetworkPolicy};
 use std::path::PathBuf;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// A world whose daemon runs and whose `work` folder agents may work in.
 pub(crate) async fn world() -> anyhow::Result<World> {
@@ -90,35 +90,4 @@ pub(crate) fn is_soak() -> bool {
 pub(crate) fn say(line: &str) {
     use std::io::Write as _;
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
-}
-
-/// An answer to a request made by hand.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    /// Status line and headers, lower case.
-    pub(crate) head: String,
-    pub(crate) body: String,
-}
-
-/// Sends a request written by hand to the loopback port: first the request line, then its headers.
-pub(crate) async fn http(port: u16, head: &[&str], body: &str) -> anyhow::Result<Reply> {
-    let exchange = async {
-        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
-        let length = format!("Content-Length: {}", body.len());
-        let lines = [head, &["Connection: close", &length, "", body]].concat();
-        stream.write_all(lines.join("\r\n").as_bytes()).await?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await?;
-        anyhow::Ok(answer)
-    };
-    let answer = tokio::time::timeout(LONG, exchange).await??;
-    let answer = show(&answer);
-    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer")?;
-    let status = head.split(' ').nth(1).context("no status")?.parse()?;
-    Ok(Reply {
-        status,
-        head: head.to_ascii_lowercase(),
-        body: body.to_owned(),
-    })
 }

@@ -1,9 +1,9 @@
 //! Many terminals, much output, viewers that do not read.
 
 use crate::support::{LONG, Sandbox, has_tools, is_soak, say, status_bytes, world};
-use crate::viewer::{Ended, Viewer};
 use anyhow::{Context as _, ensure};
 use handler_testkit::eventually;
+use handler_testkit::viewer::{Ended, Viewer};
 use handler_types::terminal::{CreateTerminal, TerminalState};
 use std::time::{Duration, Instant};
 

@@ -1,119 +1,11 @@
 //! Terminals: a real one of ours on a real one inside, resized with it, and still there after the daemon was away.
 
 use crate::support::{LONG, Sandbox, has_tools, show, world};
-use crate::viewer::{Ended, Viewer, look};
-use anyhow::{Context as _, bail};
-use handler_testkit::{World, eventually};
+use anyhow::Context as _;
+use handler_testkit::eventually;
+use handler_testkit::viewer::{Ended, Viewer, look};
 use handler_types::guest::TtySize;
 use handler_types::terminal::{CreateTerminal, TerminalCommand, TerminalState};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::process::Child;
-use std::sync::{Arc, Mutex};
-
-/// A terminal of ours with a program in it.
-struct Screen {
-    master: File,
-    seen: Arc<Mutex<Vec<u8>>>,
-    child: Child,
-}
-
-impl Screen {
-    fn run(world: &World, args: &[&str], size: (u16, u16)) -> anyhow::Result<Self> {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
-        grantpt(&master)?;
-        unlockpt(&master)?;
-        let name = ptsname(&master, Vec::new())?;
-        let slave = File::options()
-            .read(true)
-            .write(true)
-            .open(name.to_str()?)?;
-        let master = File::from(master);
-        set_size(&master, size)?;
-        let program = world.command().get_program().to_owned();
-        let mut command = std::process::Command::new("setsid");
-        // A session of its own with this as its terminal: what is resized is told to it.
-        command.args(["--ctty", "--wait"]).arg(program).args(args);
-        let env = world.command();
-        let env = env
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?)));
-        command
-            .env_clear()
-            .envs(env)
-            .env("TERM", "xterm-256color")
-            .current_dir(world.work());
-        let child = command
-            .stdin(slave.try_clone()?)
-            .stdout(slave.try_clone()?)
-            .stderr(slave)
-            .spawn()?;
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (mut reader, into) = (master.try_clone()?, seen.clone());
-        std::thread::spawn(move || {
-            let mut block = [0; 4096];
-            // It ends with an error when the program has let go of the terminal.
-            while let Ok(count) = reader.read(&mut block) {
-                into.lock()
-                    .expect("no panic")
-                    .extend_from_slice(&block[..count]);
-            }
-        });
-        Ok(Self {
-            master,
-            seen,
-            child,
-        })
-    }
-
-    fn text(&self) -> String {
-        show(&self.seen.lock().expect("no panic"))
-    }
-
-    fn type_in(&self, keys: &str) -> anyhow::Result<()> {
-        Ok((&self.master).write_all(keys.as_bytes())?)
-    }
-
-    async fn until(&self, wanted: &str) -> anyhow::Result<()> {
-        let found = eventually(wanted, LONG, || async {
-            self.text().contains(wanted).then_some(())
-        })
-        .await;
-        found.with_context(|| format!("on the screen: {:?}", self.text()))
-    }
-
-    async fn ended(&mut self) -> anyhow::Result<i32> {
-        let end = std::time::Instant::now() + LONG;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                return status.code().context("a code");
-            }
-            if std::time::Instant::now() > end {
-                bail!("it does not end: {:?}", self.text());
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-fn set_size(terminal: &File, (cols, rows): (u16, u16)) -> anyhow::Result<()> {
-    let size = Winsize {
-        ws_col: cols,
-        ws_row: rows,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    Ok(tcsetwinsize(terminal, size)?)
-}
 
 #[tokio::test]
 async fn a_shell_has_our_size_follows_it_echoes_and_ends_with_its_code() -> anyhow::Result<()> {
@@ -124,7 +16,7 @@ async fn a_shell_has_our_size_follows_it_echoes_and_ends_with_its_code() -> anyh
     world
         .cli_ok(&["sandbox", "up", "--no-folder", "--name", "box"])
         .await?;
-    let mut screen = Screen::run(&world, &["sandbox", "shell", "box"], (91, 37))?;
+    let mut screen = world.on_tty(&["sandbox", "shell", "box"], (91, 37))?;
     // Typed before the shell is there: kept for it.
     screen.type_in("echo \"is $((40+2))\"\r")?;
     screen.until("is 42").await?;
@@ -137,7 +29,7 @@ async fn a_shell_has_our_size_follows_it_echoes_and_ends_with_its_code() -> anyh
         "{:?}",
         screen.text()
     );
-    set_size(&screen.master, (120, 50))?;
+    screen.resize((120, 50))?;
     eventually("the new size inside", LONG, || async {
         screen.type_in("stty size\r").ok()?;
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
@@ -256,7 +148,7 @@ async fn both_see_the_same(
     let mut stayed = Viewer::attach(sandbox, terminal, "").await?;
     stayed.until_text(drawn).await?;
     let mut came = Viewer::attach(sandbox, terminal, "?scrollback=100").await?;
-    came.until_like(&stayed)
+    came.until_like(&stayed.screen)
         .await
         .with_context(|| format!("{argv:?} at first"))?;
     for (typed, shows) in keys {
@@ -268,7 +160,7 @@ async fn both_see_the_same(
             .with_context(|| format!("{argv:?} after {typed:?}"))?;
         let mut third = Viewer::attach(sandbox, terminal, "?mode=read").await?;
         third
-            .until_like(&stayed)
+            .until_like(&stayed.screen)
             .await
             .with_context(|| format!("{argv:?} third"))?;
     }
@@ -478,7 +370,7 @@ async fn the_command_line_lets_go_comes_back_lists_looks_and_closes() -> anyhow:
     world
         .cli_ok(&["sandbox", "up", "--no-folder", "--name", "box"])
         .await?;
-    let mut screen = Screen::run(&world, &["shell", "box", "--name", "mine"], (80, 24))?;
+    let mut screen = world.on_tty(&["shell", "box", "--name", "mine"], (80, 24))?;
     screen.type_in("echo \"is $((40+2))\"\r")?;
     screen.until("is 42").await?;
     screen.type_in("\u{1d}d")?;
@@ -489,7 +381,7 @@ async fn the_command_line_lets_go_comes_back_lists_looks_and_closes() -> anyhow:
         listed.contains("mine") && listed.contains("running"),
         "{listed}"
     );
-    let mut again = Screen::run(&world, &["sandbox", "attach", "box"], (90, 20))?;
+    let mut again = world.on_tty(&["sandbox", "attach", "box"], (90, 20))?;
     again.until("is 42").await?;
     again.type_in("stty size; echo \"also $((50+3))\"\r")?;
     again.until("20 90").await?;
