@@ -13,6 +13,7 @@ mod table;
 use libtest_mimic::{Arguments, Failed, Trial};
 use setup::{Setup, Standing};
 use std::sync::Arc;
+use subject::Missing;
 use table::{Cell, Results};
 use tokio::runtime::Runtime;
 
@@ -87,6 +88,7 @@ async fn run(setup: &Setup, check: &checks::Check) -> Cell {
     let limit = std::time::Duration::from_secs(300);
     match tokio::time::timeout(limit, (check.run)(subject)).await {
         Ok(Ok(())) => Cell::Passed,
+        Ok(Err(error)) if error.is::<Missing>() => Cell::Lacks(format!("{error}")),
         Ok(Err(error)) => Cell::Failed(format!("{error:#}")),
         Err(_) => Cell::Failed(format!("no end within {limit:?}")),
     }

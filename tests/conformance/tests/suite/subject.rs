@@ -9,6 +9,18 @@ use handler_types::sandbox::{CreateSandbox, SandboxView};
 use std::path::PathBuf;
 use tokio::sync::RwLock;
 
+/// What a check found missing in the suite's image or this machine; no engine is to blame.
+#[derive(Debug)]
+pub(crate) struct Missing(pub(crate) &'static str);
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
+
 /// A daemon on an engine.
 #[derive(Debug)]
 pub(crate) struct Subject {
@@ -86,6 +98,18 @@ impl Subject {
         std::fs::create_dir_all(&folder)?;
         self.give(world, &folder)?;
         Ok(folder)
+    }
+
+    /// Puts a program or file of the person into a folder of theirs.
+    pub(crate) fn put(
+        &self,
+        world: &World,
+        path: &std::path::Path,
+        content: impl AsRef<[u8]>,
+    ) -> anyhow::Result<()> {
+        std::fs::write(path, content)?;
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        self.give(world, path)
     }
 
     /// Makes a path the person's. Nobody is root in a container: where the daemon is root, a project is somebody's.
