@@ -59,8 +59,13 @@ impl EngineInfo {
         }
     }
 
-    pub(super) fn can_pause(&self) -> bool {
+    /// Whether its containers have control groups of their own: else what the engine counts is the whole machine's.
+    pub(super) fn has_cgroups(&self) -> bool {
         !(self.rootless && self.cgroup_v1)
+    }
+
+    pub(super) fn can_pause(&self) -> bool {
+        self.has_cgroups()
     }
 
     pub(super) fn limits_why(&self) -> String {
@@ -320,6 +325,7 @@ mod tests {
     fn rootless_podman_on_version_1_cgroups_neither_limits_nor_pauses() {
         let info = podman(true, "v1");
         assert!(!info.memory_limit && !info.pids_limit && !info.can_pause());
+        assert!(!info.has_cgroups());
         let info = podman(true, "v2");
         assert!(info.memory_limit && info.can_pause());
         let info = podman(false, "v1");

@@ -112,11 +112,14 @@ pub(super) async fn log(
         .ok()
 }
 
-/// What the engine counts.
+/// What the engine counts; nothing where it counts all of this machine.
 pub(super) async fn stats(driver: &OciDriver, instance: &Instance) -> InstanceStats {
     let Some(reference) = reference(instance) else {
         return InstanceStats::default();
     };
+    if !driver.info().await.is_ok_and(|info| info.has_cgroups()) {
+        return InstanceStats::default();
+    }
     let Ok(engine) = driver.api.connect().await else {
         return InstanceStats::default();
     };
