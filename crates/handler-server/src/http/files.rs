@@ -102,7 +102,11 @@ pub async fn read(
         .read_file(&path, offset, length)
         .await
         .map_err(guest_error)?;
-    let mut response = Body::from_stream(stream.into_stream()).into_response();
+    let hold = app.engine.hold(&view.id).map_err(sandboxes::engine_error)?;
+    let pieces = stream.into_stream().inspect(move |_| {
+        let _in_use = &hold;
+    });
+    let mut response = Body::from_stream(pieces).into_response();
     let out = response.headers_mut();
     out.insert(
         header::CONTENT_TYPE,
@@ -149,6 +153,7 @@ pub async fn write(
         create_only: create_only(&headers)?,
         sha256: announced_hash(&headers)?,
     };
+    let _in_use = app.engine.hold(&view.id).map_err(sandboxes::engine_error)?;
     let content = body
         .into_data_stream()
         .map(|piece| piece.map_err(|e| e.to_string()));

@@ -2,10 +2,13 @@
 
 use crate::support::{LONG, Sandbox, project, world};
 use anyhow::{Context as _, ensure};
+use bytes::Bytes;
 use handler_testkit::{World, eventually, skip};
 use handler_types::lifetime::{IdleAction, IdlePolicy};
 use handler_types::sandbox::{CreateSandbox, SandboxState};
 use handler_types::update::UpdateSandbox;
+use http_body::Frame;
+use http_body_util::StreamBody;
 use std::time::Duration;
 
 /// Counts into a file of its home, for ever.
@@ -142,6 +145,34 @@ async fn a_running_command_is_use_and_idleness_begins_when_it_ends() -> anyhow::
     ensure!(view.state == SandboxState::Running, "{:?}", view.state);
     ensure!(sandbox.progress(process).await?.1.is_none());
     sandbox.out("touch ~/end").await?;
+    state(&world, &sandbox.id, SandboxState::Stopped).await?;
+    world.cli_ok(&["sandbox", "down", &sandbox.id]).await?;
+    world.assert_clean(LONG).await
+}
+
+#[tokio::test]
+async fn a_slow_upload_is_use() -> anyhow::Result<()> {
+    let world = world().await?;
+    let sandbox = Sandbox::up(&world, &idle(1, IdleAction::Stop)).await?;
+    let (piece, pieces) = tokio::sync::mpsc::channel::<Bytes>(1);
+    let content = futures::stream::unfold(pieces, |mut pieces| async move {
+        let frame = Frame::data(pieces.recv().await?);
+        Some((Ok::<_, std::convert::Infallible>(frame), pieces))
+    });
+    let address = format!("/v1/sandboxes/{}/files?path=slow", sandbox.id);
+    let client = sandbox.client.clone();
+    let body = StreamBody::new(Box::pin(content));
+    let upload =
+        tokio::spawn(async move { client.stream(http::Method::PUT, &address, body).await });
+    piece.send(Bytes::from_static(b"first ")).await?;
+    // Three times as long as it may be idle.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let view = world.client().sandbox(&sandbox.id).await?;
+    ensure!(view.state == SandboxState::Running, "{:?}", view.state);
+    piece.send(Bytes::from_static(b"second")).await?;
+    drop(piece);
+    upload.await??;
+    ensure!(sandbox.out("cat slow").await? == "first second");
     state(&world, &sandbox.id, SandboxState::Stopped).await?;
     world.cli_ok(&["sandbox", "down", &sandbox.id]).await?;
     world.assert_clean(LONG).await
