@@ -34,6 +34,8 @@ const LINKS: [(&str, &str); 3] = [
 
 /// Where programs look for certificate authorities; an image without any gets the sandbox's.
 const CA_PLACE: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Mounts on top of the new root, the host's own among them; more than there can be.
+const MOST_COVERS: usize = 8;
 /// Ours alone.
 const OWN_FOLDER: &str = "/run/handler";
 /// Expected to be writable; in images it is a folder of its own.
@@ -267,9 +269,25 @@ fn finish(tree: &Tree) -> Result<(), StepError> {
     sys::set_mount_attributes(tree.root(), attributes, false).step(|| "root read-only")?;
     rustix::process::fchdir(tree.root()).step(|| "enter the new root")?;
     rustix::process::pivot_root(".", ".").step(|| "change the root")?;
-    // The host's root now lies on top of ours at `/`; taking it away leaves ours.
-    unmount(".", UnmountFlags::DETACH).step(|| "detach the host's root")?;
+    uncover(tree)?;
     rustix::process::chdir("/").step(|| "enter the new root")
+}
+
+/// Takes away all that lies on the new root: the host's root, and on that, with an image, the tmpfs that held
+/// the overlay. An unmount takes only the topmost, and whatever stayed would be the `..` of every place inside
+/// that lies directly below the root. So it is looked at, not counted.
+fn uncover(tree: &Tree) -> Result<(), StepError> {
+    let ours = rustix::fs::fstat(tree.root()).step(|| "look at the new root")?;
+    for _ in 0..MOST_COVERS {
+        // At the root `..` is the root again, and then whatever is mounted on it.
+        let top = rustix::fs::stat("..").step(|| "look at what lies on the new root")?;
+        if (top.st_dev, top.st_ino) == (ours.st_dev, ours.st_ino) {
+            return Ok(());
+        }
+        unmount(".", UnmountFlags::DETACH).step(|| "detach the host's root")?;
+    }
+    let message = "something stays mounted on the new root";
+    Err(StepError::new("detach the host's root", message))
 }
 
 #[cfg(test)]
