@@ -1,6 +1,7 @@
-//! One container in the engine: made, started, found, removed. Thin over the API; what it says is judged elsewhere.
+//! One container in the engine: made, started, found. Thin over the API; what it says is judged elsewhere.
 
 use super::api::{Flavour, OciUse};
+use super::ending::remove;
 use super::error::OciError;
 use super::info::SECCOMP;
 use super::labels;
@@ -9,8 +10,7 @@ use super::{render_docker, render_podman};
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ContainerSummaryStateEnum};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder,
-    ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
-    StopContainerOptionsBuilder,
+    ListContainersOptionsBuilder, LogsOptionsBuilder,
 };
 use futures::StreamExt;
 use handler_types::sandbox::Confinement;
@@ -25,8 +25,6 @@ const LAST_WORDS: usize = 2000;
 const LONGEST_LOG: usize = 8 << 20;
 /// How often a list that failed is asked for again.
 const LIST_TRIES: u32 = 10;
-/// How long another removal of the same container is waited for.
-const REMOVAL: Duration = Duration::from_secs(5);
 
 /// A container that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,54 +132,6 @@ pub(super) async fn read_image(
 /// Starts one.
 pub(super) async fn start(engine: &OciUse, id: &str) -> Result<(), OciError> {
     Ok(engine.start_container(id, None).await?)
-}
-
-/// Ends its processes at once and keeps it. Done also when it does not run or is not there.
-pub(super) async fn stop(engine: &OciUse, id: &str) -> Result<(), OciError> {
-    let options = StopContainerOptionsBuilder::new().t(0).build();
-    match engine
-        .stop_container(id, Some(options))
-        .await
-        .map_err(OciError::from)
-    {
-        Err(OciError::Refused {
-            status: 304 | 404, ..
-        })
-        | Ok(()) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Kills and removes it with its volumes. Done also when it is not there.
-///
-/// A container that changes its state meanwhile (it was frozen and is killed, another removal is under way) makes
-/// engines refuse, which passes.
-pub(super) async fn remove(engine: &OciUse, id: &str) -> Result<(), OciError> {
-    let options = || {
-        RemoveContainerOptionsBuilder::new()
-            .force(true)
-            .v(true)
-            .build()
-    };
-    let deadline = tokio::time::Instant::now() + REMOVAL;
-    loop {
-        match engine
-            .remove_container(id, Some(options()))
-            .await
-            .map_err(OciError::from)
-        {
-            Ok(()) => return Ok(()),
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(OciError::Refused {
-                status: 409 | 500..,
-                message,
-            }) if tokio::time::Instant::now() < deadline => {
-                tracing::debug!(container = id, %message, "a removal is tried again");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// All containers with these labels, ended ones too.

@@ -1,7 +1,7 @@
 //! Ending instances. Every step can be repeated, and what is not there is done already.
 
 use super::api::{Flavour, OciUse};
-use super::{OciDriver, Reference, containers, labels};
+use super::{OciDriver, Reference, containers, ending, labels};
 use crate::native::process::Process;
 use handler_engine::driver::DriverError;
 use handler_types::SandboxId;
@@ -72,7 +72,7 @@ pub(super) async fn stop(
             .collect(),
     };
     for container in containers {
-        containers::stop(&engine, &container)
+        ending::stop(&engine, &container)
             .await
             .map_err(|error| error.at("stop the container"))?;
     }
@@ -104,7 +104,7 @@ async fn of_sandbox(
 }
 
 async fn remove(engine: &OciUse, container: &str) -> Result<(), DriverError> {
-    containers::remove(engine, container)
+    ending::remove(engine, container)
         .await
         .map_err(|error| error.at("remove the container"))
 }

@@ -8,6 +8,7 @@ mod beneath;
 mod check;
 mod containers;
 mod destroy;
+mod ending;
 mod error;
 mod identity;
 pub mod images;

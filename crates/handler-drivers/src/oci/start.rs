@@ -6,7 +6,7 @@ use super::identity::Identity;
 use super::info::EngineInfo;
 use super::paths::HostPaths;
 use super::plan::{self, Etc, Facts, Limits};
-use super::{OciDriver, Reference, containers, labels, link, prepare, sources};
+use super::{OciDriver, Reference, containers, ending, labels, link, prepare, sources};
 use crate::native::plan::{check_own_folders, check_owner};
 use handler_engine::driver::{DriverError, Instance, InstancePlan};
 use handler_types::network::NetworkPolicy;
@@ -197,7 +197,7 @@ async fn attempt(
             foreign_files: plan.spec.confinement != handler_types::sandbox::Confinement::Strict,
         }),
         Err(error) => {
-            if let Err(left) = containers::remove(engine, &id).await {
+            if let Err(left) = ending::remove(engine, &id).await {
                 tracing::error!(id = %plan.id, error = %left, "a failed start left a container");
             }
             std::fs::remove_file(&paths.socket).ok();
