@@ -5,10 +5,12 @@
 mod checks;
 mod engines;
 mod fixture;
+mod hostile;
 mod probe;
 mod setup;
 mod subject;
 mod table;
+mod transfer;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use setup::{Setup, Standing};

@@ -23,6 +23,7 @@ const IMAGES: Need = Need {
 checks! { "isolation":
     only_the_listed_mounts_of_the_host_are_seen;
     the_project_folder_is_writable_at_its_own_path_and_files_belong_to_the_person;
+    the_way_up_ends_at_the_root;
     a_read_only_mount_cannot_be_written;
     there_are_no_capabilities_no_new_privileges_and_a_system_call_filter;
     nobody_inside_is_root;
@@ -99,6 +100,34 @@ async fn the_project_folder_is_writable_at_its_own_path_and_files_belong_to_the_
     ensure!(sandbox.out("cat outside").await? == "from outside");
     sandbox.out("echo more >>outside && rm made").await?;
     ensure!(!project.join("made").exists());
+    s.down(sandbox).await
+}
+
+async fn the_way_up_ends_at_the_root(s: Arc<Subject>) -> anyhow::Result<()> {
+    let world = s.world().await;
+    let (sandbox, folder) = crate::transfer::in_project(&s, &world).await?;
+    let project = folder.to_string_lossy();
+    let up = "../".repeat(24);
+    let root = sandbox.out("stat -c %d:%i /.").await?;
+    // What lies on a root is seen by `..` of what is mounted below it, not by `/`.
+    for place in [
+        "/",
+        "/tmp",
+        "/proc/self",
+        "/dev/shm",
+        "/etc",
+        "/home/agent",
+        &project,
+    ] {
+        for path in [format!("{place}/{up}"), format!("{place}/{up}.")] {
+            let seen = sandbox.out(&format!("stat -c %d:%i '{path}'")).await?;
+            ensure!(seen == root, "{path} is {seen}, the root is {root}");
+        }
+    }
+    let mounts = sandbox
+        .out("cut -d' ' -f5 /proc/self/mountinfo | grep -cx /")
+        .await?;
+    ensure!(mounts == "1", "{mounts} mounts lie at the root");
     s.down(sandbox).await
 }
 

@@ -166,7 +166,7 @@ fn init_of(mark: &str) -> Option<rustix::process::Pid> {
 }
 
 /// Paths below a folder whose name mentions `text`.
-fn names_with(folder: &std::path::Path, text: &str) -> Vec<std::path::PathBuf> {
+pub(super) fn names_with(folder: &std::path::Path, text: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -3,12 +3,14 @@
 pub(crate) mod archives;
 pub(crate) mod commands;
 pub(crate) mod files;
+pub(crate) mod files_harm;
 pub(crate) mod isolation;
 pub(crate) mod life;
 pub(crate) mod lifetimes;
 pub(crate) mod limits;
 pub(crate) mod network;
 pub(crate) mod observation;
+pub(crate) mod pausing;
 pub(crate) mod ports;
 pub(crate) mod ssh;
 pub(crate) mod terminals;
@@ -102,8 +104,10 @@ pub(crate) fn all() -> Vec<Check> {
         commands::all(),
         life::all(),
         files::all(),
+        files_harm::all(),
         archives::all(),
         lifetimes::all(),
+        pausing::all(),
         terminals::all(),
         ports::all(),
         ssh::all(),
