@@ -92,6 +92,15 @@ pub enum DriverError {
     },
 }
 
+/// User and group of a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderOwner {
+    /// User id on the host.
+    pub uid: u32,
+    /// Group id on the host.
+    pub gid: u32,
+}
+
 /// Operates one backend.
 #[async_trait]
 pub trait Driver: Send + Sync + std::fmt::Debug {
@@ -112,6 +121,11 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
 
     /// What this backend can do on this host. Cheap (cached); asked before `accept` decides and shown to people.
     async fn capabilities(&self) -> Capabilities;
+
+    /// Whose the sandbox's own folders on the host must be, where that is not the daemon's user.
+    fn owner(&self, _scope: Option<&str>) -> Option<FolderOwner> {
+        None
+    }
 
     /// The backend's images; none: it has none.
     fn images(&self) -> Option<Arc<dyn ImageStore>> {

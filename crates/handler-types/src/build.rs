@@ -20,8 +20,6 @@ pub enum BuildKind {
     Pull,
     /// An image from a root file system archive.
     Import,
-    /// An image from another backend's store.
-    Copy,
 }
 
 /// Where a build is.
@@ -154,19 +152,6 @@ pub struct TagRequest {
     /// Whose store (default as for [`BuildRequest`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-}
-
-/// `POST /v1/images/copy`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CopyRequest {
-    /// The image, by name.
-    pub reference: String,
-    /// From whose store.
-    pub from: String,
-    /// Into whose store.
-    pub to: String,
 }
 
 /// How often harness images are rebuilt by themselves.

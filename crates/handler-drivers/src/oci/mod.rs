@@ -31,7 +31,7 @@ pub use error::OciError;
 use crate::native::process::{Process, ProcessId};
 use async_trait::async_trait;
 use handler_engine::driver::{
-    Driver, DriverError, Instance, InstancePlan, InstanceStats, ObservedInstance,
+    Driver, DriverError, FolderOwner, Instance, InstancePlan, InstanceStats, ObservedInstance,
 };
 use handler_engine::images::ImageStore;
 use handler_types::SandboxId;
@@ -213,6 +213,12 @@ impl OciDriver {
 impl Driver for OciDriver {
     fn backend(&self) -> &'static str {
         self.name()
+    }
+
+    fn owner(&self, scope: Option<&str>) -> Option<FolderOwner> {
+        let identity = identity::Identity::decide(scope);
+        let (uid, gid) = (identity.uid, identity.gid);
+        identity.is_foreign().then_some(FolderOwner { uid, gid })
     }
 
     fn images(&self) -> Option<Arc<dyn ImageStore>> {

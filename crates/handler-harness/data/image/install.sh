@@ -13,6 +13,8 @@ case ${VERSIONS:-latest} in
 tested) npm ci $flags ;;
 latest)
     rm -f package-lock.json
+    # The toolbox has a Node.js; the one pinned beside it is for prefixes on hosts without.
+    npm pkg delete optionalDependencies
     wanted=$(node -p 'Object.keys(require("./package.json").dependencies).map(name => name + "@latest").join(" ")')
     npm install $flags --save-exact --no-package-lock $wanted
     ;;
@@ -22,7 +24,10 @@ latest)
     ;;
 esac
 # Both say where the packages came from, which is no one's business in an image.
-rm -rf /tmp/npm package-lock.json node_modules/.package-lock.json
+rm -rf /tmp/npm /tmp/node-compile-cache package-lock.json node_modules/.package-lock.json
+
+# Where agents are started with, whichever Node.js it is.
+[ -x node_modules/.bin/node ] || ln -sf "$(command -v node)" node_modules/.bin/node
 
 version_of() {
     node -p 'require(process.argv[1]).version' "$prefix/node_modules/$1/package.json"

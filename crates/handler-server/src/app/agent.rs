@@ -1,15 +1,15 @@
-//! From a harness, a provider and a folder to a sandbox with the agent's process in it, and that process
-//! as two numbered streams for the session.
+//! From a harness, a provider and a folder to a sandbox with the agent's process in it.
+
+mod guest_agent;
+
+pub use guest_agent::GuestAgent;
 
 use crate::app::sandboxes::phantom_of;
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
-use async_trait::async_trait;
-use bytes::Bytes;
-use handler_engine::guest::{GuestHandle, ProcessStream, StreamItem};
+use handler_engine::driver::FolderOwner;
 use handler_harness::render;
-use handler_session::io::{AgentGone, AgentIo, AgentOutput};
-use handler_types::guest::{ProcessInfo, ProcessSpec, Stream};
+use handler_types::guest::ProcessSpec;
 use handler_types::harness::{
     HarnessDescriptor, HarnessLaunch, PermissionMode, RenderInput, SessionDefaults, SlotKind,
 };
@@ -41,6 +41,13 @@ pub enum HarnessPlace {
 }
 
 impl HarnessPlace {
+    fn backend(&self) -> &str {
+        match self {
+            Self::Prefix(_) => "native",
+            Self::Image { backend, .. } => backend,
+        }
+    }
+
     /// The harness's prefix inside.
     fn inside(&self, name: &str) -> String {
         match self {
@@ -127,7 +134,13 @@ pub async fn prepare(app: &App, request: AgentRequest<'_>) -> ApiResult<Prepared
             (vec![binding], vec![value])
         }
     };
-    let spec = spec(&request, &launch, phantoms)?;
+    let backend = request.place.backend();
+    let spec = spec(
+        &request,
+        &launch,
+        phantoms,
+        owner(app, backend, request.scope),
+    )?;
     let process = ProcessSpec {
         key: AGENT_KEY.to_owned(),
         argv: launch.argv,
@@ -148,23 +161,23 @@ fn spec(
     request: &AgentRequest<'_>,
     launch: &HarnessLaunch,
     phantoms: Vec<PhantomBinding>,
+    owner: Option<FolderOwner>,
 ) -> ApiResult<SandboxSpec> {
-    let (backend, image, mut mounts) = match &request.place {
+    let backend = request.place.backend().to_owned();
+    let (image, mut mounts) = match &request.place {
         HarnessPlace::Prefix(prefix) => {
             let mount = MountSpec {
                 source: prefix.to_string_lossy().into_owned(),
                 target: request.place.inside(&request.descriptor.name),
                 read_only: true,
             };
-            ("native".to_owned(), None, vec![mount])
+            (None, vec![mount])
         }
-        HarnessPlace::Image { backend, image } => {
-            (backend.clone(), Some(image.clone()), Vec::new())
-        }
+        HarnessPlace::Image { image, .. } => (Some(image.clone()), Vec::new()),
     };
     for state in &launch.state {
         let source = request.state_dir.join(&state.slot);
-        make_slot(&source, state.kind, &state.initial)?;
+        make_slot(&source, state.kind, &state.initial, owner)?;
         mounts.push(MountSpec {
             source: source.to_string_lossy().into_owned(),
             target: state.target.clone(),
@@ -211,7 +224,32 @@ pub fn with_hosts(network: &NetworkPolicy, launch: &HarnessLaunch) -> NetworkPol
     policy
 }
 
-fn make_slot(path: &Path, kind: SlotKind, initial: &str) -> ApiResult<()> {
+/// Whose the host's folders must be that the agent of this backend and project writes.
+pub fn owner(app: &App, backend: &str, scope: &str) -> Option<FolderOwner> {
+    let driver = app
+        .engine
+        .drivers()
+        .iter()
+        .find(|d| d.backend() == backend)?;
+    driver.owner(Some(scope))
+}
+
+/// Gives a file or folder that was made for an agent to the user that the agent runs as.
+///
+/// # Errors
+/// A daemon that is not root.
+pub fn give(path: &Path, owner: Option<FolderOwner>) -> std::io::Result<()> {
+    owner.map_or(Ok(()), |owner| {
+        std::os::unix::fs::lchown(path, Some(owner.uid), Some(owner.gid))
+    })
+}
+
+fn make_slot(
+    path: &Path,
+    kind: SlotKind,
+    initial: &str,
+    owner: Option<FolderOwner>,
+) -> ApiResult<()> {
     let made = match kind {
         SlotKind::Dir => handler_base::fs::create_private_dir(path),
         SlotKind::File if path.exists() => Ok(()),
@@ -220,7 +258,7 @@ fn make_slot(path: &Path, kind: SlotKind, initial: &str) -> ApiResult<()> {
             .map_or(Ok(()), handler_base::fs::create_private_dir)
             .and_then(|()| handler_base::fs::write_atomic(path, initial.as_bytes(), 0o600)),
     };
-    made.map_err(|error| {
+    made.and_then(|()| give(path, owner)).map_err(|error| {
         let code = match error.kind() {
             std::io::ErrorKind::StorageFull => ProblemCode::NoSpace,
             _ => ProblemCode::BackendFailed,
@@ -230,106 +268,4 @@ fn make_slot(path: &Path, kind: SlotKind, initial: &str) -> ApiResult<()> {
             format!("the agent's state folder cannot be made: {error}"),
         )
     })
-}
-
-/// The agent's process, seen through the guest.
-pub struct GuestAgent {
-    guest: GuestHandle,
-    process: ProcessInfo,
-    stream: ProcessStream,
-    exit: Option<i32>,
-}
-
-impl std::fmt::Debug for GuestAgent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GuestAgent")
-            .field("process", &self.process.process)
-            .finish_non_exhaustive()
-    }
-}
-
-impl GuestAgent {
-    /// Starts the agent, or finds it when it runs already.
-    ///
-    /// # Errors
-    /// What the guest refuses, e.g. a program that does not exist.
-    pub async fn start(guest: GuestHandle, spec: ProcessSpec) -> ApiResult<Self> {
-        let process = guest
-            .start(spec)
-            .await
-            .map_err(super::sandboxes::guest_error)?;
-        Self::attach(guest, process).await
-    }
-
-    /// Finds the agent that an earlier daemon started; none: it never was, or the sandbox forgot it.
-    ///
-    /// # Errors
-    /// A guest that does not answer.
-    pub async fn find(guest: GuestHandle) -> ApiResult<Option<Self>> {
-        let all = guest
-            .processes()
-            .await
-            .map_err(super::sandboxes::guest_error)?;
-        match all.into_iter().find(|process| process.key == AGENT_KEY) {
-            Some(process) => Self::attach(guest, process).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    async fn attach(guest: GuestHandle, process: ProcessInfo) -> ApiResult<Self> {
-        let stream = guest
-            .attach(process.process, process.acked)
-            .await
-            .map_err(super::sandboxes::guest_error)?;
-        let exit = process.exit.map(|exit| exit.code);
-        Ok(Self {
-            guest,
-            process,
-            stream,
-            exit,
-        })
-    }
-}
-
-#[async_trait]
-impl AgentIo for GuestAgent {
-    async fn next(&mut self) -> AgentOutput {
-        loop {
-            match self.stream.next().await {
-                StreamItem::Chunk {
-                    offset,
-                    stream,
-                    bytes,
-                } => {
-                    let end = offset + bytes.len() as u64;
-                    return match stream {
-                        Stream::Stderr => AgentOutput::Stderr { end, bytes },
-                        Stream::Stdout | Stream::Pty => AgentOutput::Stdout { end, bytes },
-                    };
-                }
-                StreamItem::Exited(exit) => self.exit = Some(exit.code),
-                StreamItem::End { .. } => {
-                    return AgentOutput::Exited {
-                        code: self.exit.unwrap_or(-1),
-                    };
-                }
-                StreamItem::Lost(reason) => return AgentOutput::Lost { reason },
-            }
-        }
-    }
-
-    fn ack(&mut self, end: u64) {
-        self.stream.ack(end);
-    }
-
-    async fn write(&mut self, offset: u64, bytes: Bytes) -> Result<(), AgentGone> {
-        self.guest
-            .write_stdin(self.process.process, offset, bytes)
-            .await
-            .map_err(|error| AgentGone(error.to_string()))
-    }
-
-    fn received(&self) -> u64 {
-        self.process.received
-    }
 }

@@ -10,6 +10,7 @@ mod files;
 mod flood;
 mod forks;
 mod harness;
+mod harness_images;
 mod input;
 mod isolation;
 mod lifetimes;

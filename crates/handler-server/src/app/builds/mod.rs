@@ -1,6 +1,6 @@
 //! Rules of builds: queued, run one at a time, followed, cancelled, found again after a restart.
 //!
-//! What transfers images (pulls, imports, copies) waits for transfers only, so that a long build keeps nobody
+//! What transfers images (pulls, imports) waits for transfers only, so that a long build keeps nobody
 //! from an image. A build that fails or is cancelled leaves no image; one that the daemon's end interrupted is
 //! failed by the next daemon, which removes what it left.
 
@@ -67,7 +67,7 @@ impl Builds {
     fn lane(&self, kind: BuildKind) -> Arc<Semaphore> {
         match kind {
             BuildKind::Context | BuildKind::Toolbox | BuildKind::Harness => self.building.clone(),
-            BuildKind::Pull | BuildKind::Import | BuildKind::Copy => self.moving.clone(),
+            BuildKind::Pull | BuildKind::Import => self.moving.clone(),
         }
     }
 }

@@ -2,8 +2,9 @@
 //! a dummy key. It must open a conversation that offers every mode and option the harness is said to have, and
 //! start the MCP server that it is given with the sandbox's environment and without the key.
 
+use super::mcp_probe::{self, MARK};
 use super::probe::{Conversation, has_option, modes};
-use crate::app::agent::{AgentRequest, GuestAgent, HarnessPlace, PreparedAgent, prepare};
+use crate::app::agent::{self, AgentRequest, GuestAgent, HarnessPlace, PreparedAgent, prepare};
 use crate::app::builds::Run;
 use crate::app::exec;
 use crate::app::sandboxes::engine_error;
@@ -19,34 +20,13 @@ use handler_types::provider::{PROVIDER_VERSION, Provider, ProviderModel, SecretR
 use handler_types::sandbox::{Lifetime, SandboxSpec, SandboxView};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Longest check of one image.
 const LIMIT: Duration = Duration::from_secs(180);
-/// How long the MCP server may take to be started after the session is open.
-const PROBE_WITHIN: Duration = Duration::from_secs(60);
-/// Set in the sandbox; the MCP server must see it.
-const MARK: &str = "HANDLER_IMAGE_CHECK";
 /// Label of sandboxes of checks.
 const LABEL: &str = "handler.image-check";
-
-/// The MCP server: writes down its environment, then answers the little a client asks at the start.
-const PROBE: &str = r#"#!/bin/sh
-cd "$(dirname "$0")" || exit 1
-env > environment.new && mv environment.new environment
-while read -r line; do
-    id=$(printf '%s' "$line" | sed -n 's/.*"id" *: *\([0-9][0-9]*\).*/\1/p')
-    [ -n "$id" ] || continue
-    case $line in
-    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"probe","version":"1"}}' ;;
-    *'"tools/list"'*) result='{"tools":[]}' ;;
-    *) result='{}' ;;
-    esac
-    printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
-done
-"#;
 
 fn failed(what: impl std::fmt::Display) -> ImageError {
     ImageError::Failed(what.to_string())
@@ -104,7 +84,8 @@ pub(super) async fn harness(
     let project = scratch.join("project");
     let key = scratch.join("key");
     let dummy = format!("sk-check-{}", handler_base::random::hex(24));
-    make_scratch(&project, &key, &dummy).map_err(|e| failed(format!("no scratch folder: {e}")))?;
+    make_scratch(run, &project, &key, &dummy)
+        .map_err(|e| failed(format!("no scratch folder: {e}")))?;
     let mode = descriptor
         .permissions
         .keys()
@@ -132,13 +113,10 @@ pub(super) async fn harness(
     .await
     .map_err(api)?;
     agent.spec.env.insert(MARK.to_owned(), run.id.to_string());
-    let keys: Vec<String> = agent
-        .spec
-        .phantoms
-        .iter()
-        .map(|p| p.phantom.clone())
-        .chain([dummy])
-        .collect();
+    // Without network there is no filter to give the key to: the stand-in for it is all the agent has.
+    let bindings = std::mem::take(&mut agent.spec.phantoms);
+    let stand_ins = bindings.into_iter().map(|binding| binding.phantom);
+    let keys: Vec<String> = stand_ins.chain([dummy]).collect();
     let PreparedAgent { spec, process, .. } = agent;
     let version = in_sandbox(run, spec, async |guest| {
         let version = command(&guest, &["cat", handler_harness::VERSION_FILE]).await?;
@@ -159,17 +137,12 @@ pub(super) async fn harness(
     Ok(version)
 }
 
-fn make_scratch(project: &Path, key: &Path, dummy: &str) -> std::io::Result<()> {
+fn make_scratch(run: &Run, project: &Path, key: &Path, dummy: &str) -> std::io::Result<()> {
     handler_base::fs::create_private_dir(project)?;
     handler_base::fs::write_atomic(key, dummy.as_bytes(), 0o600)?;
-    let probe = probe_path(project);
-    std::fs::create_dir(project.join(".check"))?;
-    std::fs::write(&probe, PROBE)?;
-    std::fs::set_permissions(&probe, std::fs::Permissions::from_mode(0o700))
-}
-
-fn probe_path(project: &Path) -> PathBuf {
-    project.join(".check/server")
+    let owner = agent::owner(&run.app, &run.backend, &project.to_string_lossy());
+    mcp_probe::put(project, owner)?;
+    agent::give(project, owner)
 }
 
 /// A model server that is never called, with a key that is none.
@@ -207,8 +180,7 @@ async fn talk(
         return Err(failed("it does not speak version 1 of ACP"));
     }
     run.say("check: it answers initialize").await;
-    let server =
-        json!({"name": "handler-check", "command": probe_path(project), "args": [], "env": []});
+    let server = json!({"name": "handler-check", "command": mcp_probe::path(project), "args": [], "env": []});
     let open = json!({"cwd": project, "mcpServers": [server]});
     let opened = conversation
         .ask("session/new", open)
@@ -219,7 +191,7 @@ async fn talk(
     run.say("check: it offers every mode and option it is said to have")
         .await;
     if descriptor.mcp_stdio {
-        started(project, &run.id.to_string(), keys)
+        mcp_probe::started(project, &run.id.to_string(), keys)
             .await
             .map_err(failed)?;
         run.say(
@@ -249,41 +221,6 @@ fn offers(descriptor: &HarnessDescriptor, opened: &Value) -> Result<(), String> 
             Err(format!("it has no option `{option}` to choose the model"))
         }
         _ => Ok(()),
-    }
-}
-
-/// Waits for the MCP server's environment and looks at it.
-async fn started(project: &Path, mark: &str, keys: &[String]) -> Result<(), String> {
-    let path = project.join(".check/environment");
-    let deadline = tokio::time::Instant::now() + PROBE_WITHIN;
-    // Written inside by a program that is not trusted: a plain file of sane size, or nothing.
-    let environment = loop {
-        match std::fs::symlink_metadata(&path) {
-            Ok(data) if data.is_file() && data.len() < 1024 * 1024 => {
-                break std::fs::read(&path).map_err(|error| error.to_string())?;
-            }
-            _ if tokio::time::Instant::now() > deadline => {
-                return Err("it does not start the MCP server it is given".to_owned());
-            }
-            _ => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
-    };
-    let environment = String::from_utf8_lossy(&environment);
-    if !environment
-        .lines()
-        .any(|line| line == format!("{MARK}={mark}"))
-    {
-        return Err("its MCP server does not see the sandbox's environment".to_owned());
-    }
-    match environment
-        .lines()
-        .find(|line| keys.iter().any(|key| line.contains(key.as_str())))
-    {
-        Some(line) => {
-            let name = line.split('=').next().unwrap_or_default();
-            Err(format!("its MCP server sees the key, in {name}"))
-        }
-        None => Ok(()),
     }
 }
 
@@ -361,26 +298,5 @@ mod tests {
                 .expect_err("no option")
                 .contains("model")
         );
-    }
-
-    #[tokio::test]
-    async fn the_servers_environment_is_looked_at_for_mark_and_key() {
-        let dir = tempfile::tempdir().expect("a folder");
-        std::fs::create_dir(dir.path().join(".check")).expect("a folder");
-        let see = async |text: &str| {
-            std::fs::write(dir.path().join(".check/environment"), text).expect("written");
-            started(dir.path(), "b_1", &["sk-x".to_owned()]).await
-        };
-        assert_eq!(see("A=1\nHANDLER_IMAGE_CHECK=b_1\n").await, Ok(()));
-        assert!(
-            see("A=1\n")
-                .await
-                .expect_err("no mark")
-                .contains("environment")
-        );
-        let seen = see("HANDLER_IMAGE_CHECK=b_1\nKEY=sk-x\n")
-            .await
-            .expect_err("the key");
-        assert!(seen.ends_with("KEY") && !seen.contains("sk-x"), "{seen}");
     }
 }

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod context;
 pub mod harness_images;
+mod mcp_probe;
 mod probe;
 pub mod settings;
 pub mod toolbox;

@@ -1,5 +1,6 @@
-//! Automatic updates of harness images (contract D.4): off, daily or weekly; each image that exists is rebuilt,
-//! one after the other, checked and switched as by hand. The toolbox is the user's and is left alone.
+//! Automatic updates of harness images (contract D.4): off, daily or weekly, and unless off once after Handler
+//! was upgraded; each image that exists is rebuilt, one after the other, checked and switched as by hand. The
+//! toolbox is the user's and is left alone.
 
 use super::{backends, harness_images};
 use crate::app::builds::{self, Work};
@@ -18,6 +19,8 @@ use std::time::Duration;
 /// How often it is looked whether a round is due.
 const TICK: Duration = Duration::from_secs(3600);
 const DAY_MS: i64 = 24 * 3600 * 1000;
+/// The Handler that runs.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What is kept.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -32,9 +35,19 @@ struct Kept {
     last_run_ms: Option<i64>,
     #[serde(default)]
     builds: Vec<BuildId>,
+    /// The Handler that ran the last round, or set the schedule.
+    #[serde(default)]
+    version: Option<String>,
 }
 
 impl Kept {
+    /// Whether a round is due: its time has come, or a newer Handler may launch agents in another way than
+    /// the images were checked with.
+    fn is_due(&self, now: i64) -> bool {
+        let is_upgraded = self.version.as_deref() != Some(VERSION);
+        self.next_ms().is_some_and(|due| is_upgraded || due <= now)
+    }
+
     /// When the next round is due.
     fn next_ms(&self) -> Option<i64> {
         let period = match self.schedule {
@@ -112,6 +125,7 @@ pub fn set(app: &App, schedule: UpdateSchedule) -> ApiResult<ImageUpdates> {
         if kept.schedule != schedule {
             kept.schedule = schedule;
             kept.since_ms = now_ms();
+            kept.version = Some(VERSION.to_owned());
         }
     });
     kept.map_err(|e| builds::disk("the schedule", &e))?;
@@ -134,6 +148,7 @@ pub fn run(app: &Arc<App>) -> ApiResult<ImageUpdates> {
         kept.since_ms = now;
         kept.last_run_ms = Some(now);
         kept.builds.clear();
+        kept.version = Some(VERSION.to_owned());
     });
     if let Err(error) = kept {
         app.updates.is_running.store(false, Ordering::Release);
@@ -188,11 +203,7 @@ pub fn keep_time(app: &Arc<App>) {
     let app = app.clone();
     spawn_named("image update schedule", async move {
         loop {
-            if app
-                .updates
-                .kept()
-                .next_ms()
-                .is_some_and(|due| due <= now_ms())
+            if app.updates.kept().is_due(now_ms())
                 && let Err(error) = run(&app)
             {
                 tracing::warn!(error = %error.0.detail, "image updates");
@@ -219,6 +230,7 @@ mod tests {
             .keep(|kept| {
                 kept.schedule = UpdateSchedule::Weekly;
                 kept.since_ms = 1000;
+                kept.version = Some(VERSION.to_owned());
             })
             .expect("kept");
         let again = Updates::read(path.clone());
@@ -227,6 +239,15 @@ mod tests {
             .keep(|kept| kept.schedule = UpdateSchedule::Daily)
             .expect("kept");
         assert_eq!(again.kept().next_ms(), Some(1000 + DAY_MS));
+        assert!(!again.kept().is_due(2000), "the same Handler");
+        again
+            .keep(|kept| kept.version = Some("0.0.0".to_owned()))
+            .expect("kept");
+        assert!(again.kept().is_due(2000), "a newer one");
+        again
+            .keep(|kept| kept.schedule = UpdateSchedule::Off)
+            .expect("kept");
+        assert!(!again.kept().is_due(i64::MAX), "off is off");
         std::fs::write(&path, "{").expect("written");
         assert_eq!(Updates::read(path).view().schedule, UpdateSchedule::Off);
     }

@@ -52,6 +52,11 @@ impl Stage {
         if !shared::provide(test, &world, harnesses).await? {
             return Ok(None);
         }
+        Self::with(world).await.map(Some)
+    }
+
+    /// A model, a provider that leads to it and a project folder, in a world whose agents are provided for.
+    pub(crate) async fn with(world: World) -> anyhow::Result<Self> {
         let key = format!("sk-ant-api03-{}", handler_base::random::hex(24));
         let model = ScriptedModel::start(ScriptedConfig {
             expect_key: Some(key.clone()),
@@ -64,12 +69,12 @@ impl Stage {
         let path = world.work().to_string_lossy().into_owned();
         client.add_folder(&FolderRequest { path }).await?;
         client.add_provider(&provider(&model, &key)).await?;
-        Ok(Some(Self {
+        Ok(Self {
             world,
             model,
             key,
             project,
-        }))
+        })
     }
 
     /// A client of the daemon.
