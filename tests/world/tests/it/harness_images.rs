@@ -38,6 +38,8 @@ async fn an_image_of_an_agent_is_built_checked_switched_and_worked_in() -> anyho
     }
     settings(&world)?;
     let stage = Stage::with(world).await?;
+    // Nobody is root in a container, and what is root's there cannot be changed.
+    std::os::unix::fs::chown(&stage.project, Some(1000), Some(1000))?;
 
     is_built_and_checked(&stage.world).await?;
     holds_nothing_of_the_machine(&store).await?;
@@ -162,8 +164,8 @@ async fn a_turn_is_worked_in_it(stage: &Stage) -> anyhow::Result<()> {
     // The model takes the right key only; what the agent sent was a stand-in, changed on its way.
     assert!(!stage.asked("Do it.").is_empty(), "the model was asked");
 
-    let all = stage.client().sessions().await?;
-    let session = all.first().expect("the session");
+    let all = stage.client().sessions("", "", 10).await?;
+    let session = all.items.first().expect("the session");
     let version = session.harness_version.clone().unwrap_or_default();
     assert!(
         version.starts_with("pi ") && version.contains("pi-acp"),
