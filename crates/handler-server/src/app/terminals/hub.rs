@@ -123,9 +123,10 @@ impl Hub {
         self.send(command).await;
     }
 
-    /// Types; waits while the program does not read. Whether there is a program.
+    /// Types; waits while the program is looked for (a viewer may come back faster than that after a restart of the
+    /// daemon) and while it does not read. Whether there is a program.
     pub(crate) async fn type_in(&self, keys: Bytes) -> bool {
-        match self.keys.sender() {
+        match self.keys.found().await {
             Some(sender) => sender.send(keys).await.is_ok(),
             None => false,
         }

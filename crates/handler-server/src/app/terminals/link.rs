@@ -10,7 +10,7 @@ use handler_engine::guest::{GuestCallError, GuestHandle, ProcessStream};
 use handler_types::SandboxId;
 use handler_types::guest::{ProcessInfo, TtySize};
 use handler_types::sandbox::SandboxState;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -22,21 +22,51 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// Tries to find a process in a running sandbox.
 const TRIES: usize = 20;
 
-/// Where keys go, while there is a process.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Keys(Arc<Mutex<Option<mpsc::Sender<Bytes>>>>);
+/// Whether there is a process to type to.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// It is looked for.
+    Sought,
+    /// Here.
+    Open(mpsc::Sender<Bytes>),
+    /// There is none.
+    Closed,
+}
+
+/// Where keys go.
+#[derive(Debug, Clone)]
+pub(super) struct Keys(Arc<watch::Sender<Way>>);
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self(Arc::new(watch::channel(Way::Sought).0))
+    }
+}
 
 impl Keys {
     /// Where to send them now.
     pub(super) fn sender(&self) -> Option<mpsc::Sender<Bytes>> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.borrow().sender()
     }
 
-    pub(super) fn set(&self, sender: Option<mpsc::Sender<Bytes>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sender;
+    /// Where to send them, once it is known.
+    pub(super) async fn found(&self) -> Option<mpsc::Sender<Bytes>> {
+        let mut ways = self.0.subscribe();
+        let way = ways.wait_for(|way| !matches!(way, Way::Sought)).await;
+        way.ok()?.sender()
+    }
+
+    pub(super) fn set(&self, way: Way) {
+        self.0.send_replace(way);
+    }
+}
+
+impl Way {
+    fn sender(&self) -> Option<mpsc::Sender<Bytes>> {
+        match self {
+            Self::Open(sender) => Some(sender.clone()),
+            Self::Sought | Self::Closed => None,
+        }
     }
 }
 
@@ -76,7 +106,7 @@ impl Link {
         let stream = guest.attach(info.process, from.max(info.acked)).await?;
         let tasks = CancellationToken::new();
         let (sender, input) = mpsc::channel(INPUT_PIECES);
-        keys.set(Some(sender));
+        keys.set(Way::Open(sender));
         let typing = type_in(guest.clone(), info.process, info.received, input);
         spawn_until(&tasks, "terminal input", typing);
         let size = info.tty.unwrap_or(TtySize { cols: 80, rows: 24 });

@@ -3,7 +3,7 @@
 //! Invariant: what was read was drawn and offered to every viewer; what was acknowledged is in a written snapshot.
 
 use super::hub::{Attached, Command, Hub, ScreenAnswer};
-use super::link::{Found, Keys, Link, find};
+use super::link::{Found, Keys, Link, Way, find};
 use super::record::{Folder, Position, Record};
 use super::tell::{screen_view, tell};
 use super::viewers::{ViewerId, Viewers};
@@ -122,6 +122,9 @@ impl Owner {
         if self.link.is_none() && !self.record.ended {
             self.look_for_process();
         }
+        if self.record.ended {
+            self.keys.set(Way::Closed);
+        }
         let shutdown = self.app.shutdown.clone();
         self.touched();
         loop {
@@ -156,6 +159,7 @@ impl Owner {
     }
 
     fn look_for_process(&mut self) {
+        self.keys.set(Way::Sought);
         self.looking = Some(Box::pin(find(
             self.app.clone(),
             self.sandbox.clone(),
@@ -365,7 +369,7 @@ impl Owner {
     }
 
     fn unlink(&mut self) {
-        self.keys.set(None);
+        self.keys.set(Way::Closed);
         self.link = None;
     }
 
