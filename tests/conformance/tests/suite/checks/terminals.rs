@@ -166,9 +166,10 @@ async fn a_terminal_outlives_a_killed_daemon_and_loses_or_doubles_no_byte(
         world.start_daemon().await?;
         sandbox.client = world.client();
     }
+    // Typed at once: the new daemon may not have found the program again.
     let mut viewer = Viewer::attach(&sandbox, terminal, "").await?;
-    viewer.until_text("over").await?;
     viewer.type_in("typed\r").await?;
+    viewer.until_text("over").await?;
     viewer.until_text("got typed").await?;
     let all = sandbox
         .client
