@@ -3,7 +3,7 @@
 use super::checks;
 use super::files::content;
 use crate::subject::Subject;
-use crate::transfer::{get, in_project, pack, put, refusal, tree};
+use crate::transfer::{create_only, get, in_project, pack, put, refusal, tree};
 use anyhow::ensure;
 use handler_testkit::inside::{LONG, Sandbox};
 use handler_testkit::{World, eventually};
@@ -15,9 +15,27 @@ use std::sync::Arc;
 use tokio::process::{Child, Command};
 
 checks! { "files":
+    create_only_replaces_nothing;
     a_read_only_place_refuses_an_upload_and_says_so;
     links_lead_nowhere_on_the_host;
     an_upload_cut_by_a_killed_daemon_leaves_no_half_file;
+}
+
+async fn create_only_replaces_nothing(s: Arc<Subject>) -> anyhow::Result<()> {
+    let world = s.world().await;
+    let (sandbox, folder) = in_project(&s, &world).await?;
+    for place in [".", "/home/agent", "/tmp"] {
+        let path = format!("{place}/file");
+        let first = create_only(&sandbox, &path, "old").await?;
+        let second = create_only(&sandbox, &path, "new").await?;
+        ensure!((first, second) == (200, 409), "{path}: {first}, {second}");
+        ensure!(get(&sandbox, &path, "").await? == "old", "{path}");
+    }
+    ensure!(
+        std::fs::read_dir(&folder)?.count() == 1,
+        "something is left"
+    );
+    s.down(sandbox).await
 }
 
 async fn a_read_only_place_refuses_an_upload_and_says_so(s: Arc<Subject>) -> anyhow::Result<()> {
