@@ -6,8 +6,10 @@ mod base;
 use crate::harness::shared::unreachable_registry;
 use crate::sessions::Stage;
 use base::{BASE, Store};
+use handler_testkit::inside::Sandbox;
 use handler_testkit::{World, eventually, skip};
 use handler_types::build::{BuildKind, BuildRequest, BuildState, BuildView};
+use handler_types::sandbox::{Confinement, CreateSandbox};
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,6 +45,7 @@ async fn an_image_of_an_agent_is_built_checked_switched_and_worked_in() -> anyho
 
     is_built_and_checked(&stage.world).await?;
     holds_nothing_of_the_machine(&store).await?;
+    runs_containers_inside(&stage.world).await?;
     let old = [
         id(&stage.world, TOOLBOX).await?,
         id(&stage.world, PI).await?,
@@ -139,6 +142,25 @@ async fn holds_nothing_of_the_machine(store: &Store) -> anyhow::Result<()> {
         !config.contains("\"SSL_CERT_FILE=") && !config.contains("\"NODE_EXTRA"),
         "{config}"
     );
+    Ok(())
+}
+
+/// `nested`: the toolbox's own Podman makes an image of the sandbox's shell and runs it.
+async fn runs_containers_inside(world: &World) -> anyhow::Result<()> {
+    let spec = CreateSandbox {
+        backend: Some("podman".to_owned()),
+        image: Some(TOOLBOX.to_owned()),
+        confinement: Confinement::Nested,
+        ..CreateSandbox::default()
+    };
+    let sandbox = Sandbox::up(world, &spec).await?;
+    let script =
+        "mkdir -p r/bin r/tmp; cp --parents $(ldd /bin/sh | grep -o '/[^ )]*') r; cp /bin/sh r/bin/
+        tar -C r -cf r.tar . && podman import --quiet r.tar localhost/inner:1 >&2 &&
+        podman run --rm --network none localhost/inner:1 /bin/sh -c 'echo inside $((40 + 2))'";
+    let said = sandbox.out(script).await?;
+    assert_eq!(said, "inside 42");
+    world.cli_ok(&["sandbox", "down", &sandbox.id]).await?;
     Ok(())
 }
 
