@@ -44,7 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "handler-testkit",
         &[
-            "types", "base", "store", "engine", "session", "client", "scripted",
+            "types", "base", "store", "engine", "session", "client", "scripted", "terminal",
         ],
     ),
     (
