@@ -11,6 +11,7 @@
 mod descriptor;
 mod endpoint;
 mod install;
+pub mod mcp;
 mod nearest;
 mod recipes;
 mod render;

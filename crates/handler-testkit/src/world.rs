@@ -293,13 +293,9 @@ impl World {
     fn census(&self) -> MutexGuard<'_, Census> {
         self.census.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Drop for World {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = std::io::stderr().write_all(self.daemon_tail().as_bytes());
-        }
+    /// Ends the daemon and everything it made, as dropping does: for who never drops it.
+    pub fn end(&mut self) {
         self.note();
         // The daemon first, so that it starts nothing anew.
         if let Some(mut daemon) = self.daemon.take() {
@@ -307,6 +303,15 @@ impl Drop for World {
             daemon.wait().ok();
         }
         sweep(&mut self.census());
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = std::io::stderr().write_all(self.daemon_tail().as_bytes());
+        }
+        self.end();
     }
 }
 

@@ -270,7 +270,13 @@ async fn upload_file(
         }
         drop(sender);
     };
-    let (response, ()) = tokio::join!(client.stream(Method::PUT, &address, body(receiver)), feed);
+    let upload = client.stream(Method::PUT, &address, body(receiver));
+    tokio::pin!(upload);
+    // A daemon that refuses is not kept waiting for by a pipe that says nothing.
+    let response = tokio::select! {
+        response = &mut upload => response,
+        () = feed => upload.await,
+    };
     drop(progress);
     let answer = response?
         .into_body()

@@ -150,7 +150,7 @@ impl World {
     /// Nothing of this world's owner is on the host any more.
     pub(crate) async fn assert_nothing_left(&self) {
         assert_eq!(self.driver.list_owned(&self.owner).await, []);
-        let strays = zombies();
+        let strays = lasting_zombies().await;
         assert!(strays.is_empty(), "zombies: {strays:?}");
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
         let folder = self.folder.path().to_str().expect("utf-8");
@@ -180,6 +180,18 @@ impl Drop for World {
         std::thread::scope(|scope| {
             let _ = scope.spawn(clear).join();
         });
+    }
+}
+
+/// Those that are still there after a while: what other tests have just ended is taken within moments.
+async fn lasting_zombies() -> Vec<String> {
+    let deadline = tokio::time::Instant::now() + LIMIT;
+    loop {
+        let seen = zombies();
+        if seen.is_empty() || tokio::time::Instant::now() > deadline {
+            return seen;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }
 

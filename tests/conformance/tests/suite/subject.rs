@@ -155,7 +155,15 @@ impl Subject {
                 let _ = client.delete_sandbox(view.id.as_str()).await;
             }
         }
+        if let Some(image) = &self.image {
+            let backend = self.kind.backend();
+            let _ = world
+                .cli(&["image", "rm", "--backend", backend, image])
+                .await;
+        }
         let _ = world.stop_daemon().await;
+        // The process ends without dropping anything.
+        world.end();
     }
 }
 

@@ -54,6 +54,7 @@ async fn an_image_of_an_agent_is_built_checked_switched_and_worked_in() -> anyho
     what_fails_leaves_the_old(&stage.world, &old).await?;
     what_is_cancelled_leaves_the_old(&stage.world, &old).await?;
     all_switch_together(&stage.world, &old).await?;
+    starts_mcp_servers_without_its_keys(&stage.world).await?;
     stage.world.assert_clean(LONG).await
 }
 
@@ -245,6 +246,17 @@ async fn all_switch_together(world: &World, old: &[String; 2]) -> anyhow::Result
         listed.contains("cancelled") && listed.contains("failed"),
         "{listed}"
     );
+    Ok(())
+}
+
+/// Another agent on the same toolbox, one that starts MCP servers itself.
+async fn starts_mcp_servers_without_its_keys(world: &World) -> anyhow::Result<()> {
+    let made = rebuild(world, "claude-code").await?;
+    let log = log(world, &made).await?;
+    assert_eq!(made.state, BuildState::Succeeded, "{:?}\n{log}", made.error);
+    let probe =
+        "check: it starts the MCP server with the sandbox's environment and without the key";
+    assert!(log.contains(probe), "{log}");
     Ok(())
 }
 

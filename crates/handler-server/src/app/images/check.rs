@@ -118,11 +118,12 @@ pub(super) async fn harness(
     let stand_ins = bindings.into_iter().map(|binding| binding.phantom);
     let keys: Vec<String> = stand_ins.chain([dummy]).collect();
     let PreparedAgent { spec, process, .. } = agent;
+    let secrets = Secrets::of(keys, spec.env.iter().chain(&process.env));
     let version = in_sandbox(run, spec, async |guest| {
         let version = command(&guest, &["cat", handler_harness::VERSION_FILE]).await?;
         let io = GuestAgent::start(guest, process).await.map_err(api)?;
         let mut conversation = Conversation::new(io);
-        talk(run, descriptor, &mut conversation, &project, &keys).await?;
+        talk(run, descriptor, &mut conversation, &project, &secrets).await?;
         Ok(version)
     })
     .await?;
@@ -135,6 +136,25 @@ pub(super) async fn harness(
         .collect();
     run.say(format!("check: passed: {version}")).await;
     Ok(version)
+}
+
+/// What only the agent may see.
+struct Secrets {
+    /// The dummy and the stand-in for it.
+    keys: Vec<String>,
+    /// The variables that hold them.
+    variables: Vec<String>,
+}
+
+impl Secrets {
+    fn of<'a>(keys: Vec<String>, env: impl Iterator<Item = (&'a String, &'a String)>) -> Self {
+        let holds = |value: &str| keys.iter().any(|key| value.contains(key.as_str()));
+        let variables = env
+            .filter(|(_, value)| holds(value))
+            .map(|(name, _)| name.clone())
+            .collect();
+        Self { keys, variables }
+    }
 }
 
 fn make_scratch(run: &Run, project: &Path, key: &Path, dummy: &str) -> std::io::Result<()> {
@@ -167,7 +187,7 @@ async fn talk(
     descriptor: &HarnessDescriptor,
     conversation: &mut Conversation,
     project: &Path,
-    keys: &[String],
+    secrets: &Secrets,
 ) -> Result<(), ImageError> {
     let capabilities =
         json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
@@ -181,6 +201,7 @@ async fn talk(
     }
     run.say("check: it answers initialize").await;
     let server = json!({"name": "handler-check", "command": mcp_probe::path(project), "args": [], "env": []});
+    let server = handler_harness::mcp::without_variables(server, &secrets.variables);
     let open = json!({"cwd": project, "mcpServers": [server]});
     let opened = conversation
         .ask("session/new", open)
@@ -191,7 +212,7 @@ async fn talk(
     run.say("check: it offers every mode and option it is said to have")
         .await;
     if descriptor.mcp_stdio {
-        mcp_probe::started(project, &run.id.to_string(), keys)
+        mcp_probe::started(project, &run.id.to_string(), &secrets.keys)
             .await
             .map_err(failed)?;
         run.say(

@@ -18,7 +18,7 @@ async fn a_question_is_answered_at_the_terminal() -> anyhow::Result<()> {
         &stage.project,
         &["run", "--permissions", "ask", &task],
     )?;
-    run.shows("type the number of an answer")?;
+    run.shows("type the number of an answer\r\n")?;
     assert!(
         run.shown.contains("? ") && run.shown.contains("1. "),
         "{}",
