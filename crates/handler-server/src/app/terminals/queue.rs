@@ -215,17 +215,34 @@ impl Queue {
 }
 
 fn fall_behind(state: &mut State) {
-    let left_out: usize = state
-        .frames
-        .iter()
-        .map(|frame| match frame {
-            Frame::Output(bytes) => bytes.len(),
-            Frame::Event(_) => 0,
-        })
-        .sum();
+    let left_out = left_out(&state.frames);
     state.frames.clear();
     state.bytes = 0;
-    state.skipped = Some(state.skipped.unwrap_or(0) + left_out as u64);
+    state.skipped = Some(state.skipped.unwrap_or(0) + left_out);
+}
+
+/// Bytes of the program that a viewer does not get when these frames go: those of redraws are none of its, but what
+/// a redraw was to say was left out is not said then either.
+fn left_out<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> u64 {
+    let (mut bytes, mut in_redraw) = (0, false);
+    for frame in frames {
+        match frame {
+            Frame::Event(TerminalEvent::RedrawBegin { skipped }) => {
+                bytes += skipped;
+                in_redraw = true;
+            }
+            Frame::Event(TerminalEvent::RedrawEnd) => {
+                if !in_redraw {
+                    // Its beginning is with the viewer already: what came before here was its screen.
+                    bytes = 0;
+                }
+                in_redraw = false;
+            }
+            Frame::Output(output) if !in_redraw => bytes += output.len() as u64,
+            Frame::Output(_) | Frame::Event(_) => {}
+        }
+    }
+    bytes
 }
 
 #[cfg(test)]
@@ -264,5 +281,32 @@ mod tests {
             Next::Frame(Frame::Event(TerminalEvent::Bell))
         );
         assert_eq!(queue.next().await, Next::Over);
+    }
+
+    #[test]
+    fn who_falls_behind_during_a_redraw_is_still_told_all_that_was_left_out() {
+        for taken in 0..=3 {
+            let queue = Queue::new(Arc::default());
+            queue.output(&Bytes::from(vec![b'x'; 10]));
+            queue.give_up();
+            queue.redraw(Bytes::from_static(b"a screen"), []);
+            let mut told = 0;
+            for _ in 0..taken {
+                if let Some(Next::Frame(Frame::Event(TerminalEvent::RedrawBegin { skipped }))) =
+                    queue.take()
+                {
+                    told += skipped;
+                }
+            }
+            queue.output(&Bytes::from_static(b"more"));
+            queue.give_up();
+            queue.redraw(Bytes::from_static(b"a screen"), []);
+            if let Some(Next::Frame(Frame::Event(TerminalEvent::RedrawBegin { skipped }))) =
+                queue.take()
+            {
+                told += skipped;
+            }
+            assert_eq!(told, 14, "{taken} frames taken");
+        }
     }
 }
