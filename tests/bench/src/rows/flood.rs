@@ -7,10 +7,25 @@ use crate::line::{Bound, Line, Target, Unit};
 use crate::measure::mb_per_s;
 use crate::memory::resident_mib;
 use anyhow::{Context as _, ensure};
+use bytes::Bytes;
+use handler_client::{Client, Socket};
 use std::time::{Duration, Instant};
 
 /// How often the daemon's memory is looked at.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Has a program print so many bytes to a terminal, from the moment its viewer is there: what came earlier would be
+/// in the viewer's first screen, and neither shown nor left out.
+async fn begin(client: &Client, id: &str, amount: u64) -> anyhow::Result<Socket> {
+    let script = format!("stty -echo; printf ready; read go; exec head -c {amount} /dev/zero");
+    let mut socket = terminal::open(client, id, &["sh", "-c", &script]).await?;
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"ready") {
+        seen.extend_from_slice(&terminal::shown(&mut socket).await?);
+    }
+    socket.send_binary(Bytes::from_static(b"\n")).await?;
+    Ok(socket)
+}
 
 /// Measures it.
 pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
@@ -21,8 +36,7 @@ pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
     sandbox::exec(&client, view.id.as_str(), &["true"]).await?;
     let amount: u64 = context.pick(1 << 30, 16 << 20);
     let before = resident_mib(pid)?;
-    let program = ["head", "-c", &amount.to_string(), "/dev/zero"];
-    let mut socket = terminal::open(&client, view.id.as_str(), &program).await?;
+    let mut socket = begin(&client, view.id.as_str(), amount).await?;
     let mut highest = before;
     let stalled = Instant::now();
     while stalled.elapsed() < Duration::from_millis(context.pick(5_000, 500)) {

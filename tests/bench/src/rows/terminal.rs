@@ -77,6 +77,18 @@ async fn event(socket: &mut Socket) -> anyhow::Result<Said> {
     }
 }
 
+/// Next bytes that belong on a viewer's screen, those of a redraw as well.
+pub(crate) async fn shown(socket: &mut Socket) -> anyhow::Result<Bytes> {
+    loop {
+        match event(socket).await? {
+            Said::Output(bytes) => return Ok(bytes),
+            Said::Event(TerminalEvent::Exited { .. }) => bail!("its program ended"),
+            Said::Event(TerminalEvent::Closed { reason, .. }) => bail!("it closed: {reason}"),
+            Said::Event(_) => {}
+        }
+    }
+}
+
 /// Next bytes a terminal printed, after so many that were left out; none at its end.
 pub(crate) async fn output(socket: &mut Socket) -> anyhow::Result<Option<(u64, Bytes)>> {
     let mut left_out = 0;

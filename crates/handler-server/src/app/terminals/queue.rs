@@ -30,6 +30,8 @@ struct State {
     bytes: usize,
     /// Output left out since the viewer fell behind.
     skipped: Option<u64>,
+    /// The viewer was told to ask for a redraw, which has not come.
+    is_awaited: bool,
     /// When it last took something.
     taken: Option<Instant>,
     is_over: bool,
@@ -109,6 +111,7 @@ impl Queue {
             fall_behind(&mut state);
         }
         let skipped = state.skipped.take().unwrap_or(0);
+        state.is_awaited = false;
         state.bytes = bytes.len();
         let begin = TerminalEvent::RedrawBegin { skipped };
         let frames = [Frame::Event(begin), Frame::Output(bytes)];
@@ -181,13 +184,14 @@ impl Queue {
         }
     }
 
-    /// Waits until the redraw that was asked for is there, or nothing will come.
+    /// Waits until the redraw that was asked for came, or nothing will come. It may have been left out again since:
+    /// then the next thing is [`Next::Behind`] once more.
     pub(crate) async fn wait_for_redraw(&self) {
         loop {
             let filled = self.filled.notified();
             {
                 let state = self.lock();
-                if state.skipped.is_none() || state.is_over || !state.frames.is_empty() {
+                if !state.is_awaited || state.is_over {
                     return;
                 }
             }
@@ -206,11 +210,12 @@ impl Queue {
             self.moved.notify_one();
             return Some(Next::Frame(frame));
         }
-        match (state.skipped, state.is_over) {
-            (Some(_), false) => Some(Next::Behind),
-            (_, true) => Some(Next::Over),
-            (None, false) => None,
+        if state.is_over {
+            return Some(Next::Over);
         }
+        state.skipped?;
+        state.is_awaited = true;
+        Some(Next::Behind)
     }
 }
 
@@ -281,6 +286,20 @@ mod tests {
             Next::Frame(Frame::Event(TerminalEvent::Bell))
         );
         assert_eq!(queue.next().await, Next::Over);
+    }
+
+    #[tokio::test]
+    async fn a_redraw_that_was_left_out_before_it_was_taken_is_asked_for_again() {
+        let queue = Queue::new(Arc::default());
+        queue.give_up();
+        assert_eq!(queue.next().await, Next::Behind);
+        queue.redraw(Bytes::from_static(b"a screen"), []);
+        queue.give_up();
+        let waited = queue.wait_for_redraw();
+        tokio::time::timeout(std::time::Duration::from_secs(5), waited)
+            .await
+            .expect("the redraw came");
+        assert_eq!(queue.next().await, Next::Behind);
     }
 
     #[test]
