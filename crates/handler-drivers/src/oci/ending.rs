@@ -73,9 +73,9 @@ pub(super) async fn remove(engine: &OciUse, id: &str) -> Result<(), OciError> {
             .map_err(OciError::from)
         {
             Ok(()) => return Ok(()),
-            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if error.is_not_found() && is_gone(engine, id).await => return Ok(()),
             Err(OciError::Refused {
-                status: 409 | 500..,
+                status: 404 | 409 | 500..,
                 message,
             }) if tokio::time::Instant::now() < deadline => {
                 tracing::debug!(container = id, %message, "a removal is tried again");
@@ -84,4 +84,10 @@ pub(super) async fn remove(engine: &OciUse, id: &str) -> Result<(), OciError> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Whether the engine knows it no more. A removal is refused as "not found" also when something else was not: its
+/// process, a layer.
+pub(super) async fn is_gone(engine: &OciUse, id: &str) -> bool {
+    matches!(state(engine, id).await, Err(error) if error.is_not_found())
 }

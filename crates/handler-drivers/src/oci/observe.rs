@@ -1,6 +1,8 @@
 //! What there is and how it is: PID 1 is watched by descriptor, the engine is asked only where that cannot tell.
 
-use super::{OciDriver, containers, labels, process_of, reference};
+use super::api::OciUse;
+use super::error::OciError;
+use super::{OciDriver, containers, ending, labels, process_of, reference};
 use bollard::query_parameters::StatsOptionsBuilder;
 use futures::StreamExt;
 use handler_engine::driver::{DriverError, Instance, InstanceStats, ObservedInstance};
@@ -146,13 +148,25 @@ pub(super) async fn stats(driver: &OciDriver, instance: &Instance) -> InstanceSt
     }
 }
 
+/// The containers of this owner that the engine can find. Docker before version 25 writes a container that ends into
+/// its list once more while it removes it: the list shows it for ever then, and nothing can be done with it.
+async fn existing(engine: &OciUse, owner: &str) -> Result<Vec<containers::Found>, OciError> {
+    let mut found = Vec::new();
+    for one in containers::list(engine, &[(labels::OWNER, owner)]).await? {
+        if one.running || !ending::is_gone(engine, &one.id).await {
+            found.push(one);
+        }
+    }
+    Ok(found)
+}
+
 /// Every container of this owner.
 pub(super) async fn owned(driver: &OciDriver, owner: &str) -> Vec<ObservedInstance> {
     if !driver.was_used() {
         return Vec::new();
     }
     let found = match driver.api.connect().await {
-        Ok(engine) => containers::list(&engine, &[(labels::OWNER, owner)]).await,
+        Ok(engine) => existing(&engine, owner).await,
         Err(error) => Err(error),
     };
     match found {

@@ -113,7 +113,17 @@ impl World {
     pub(crate) async fn assert_nothing_left(&self) {
         assert_eq!(self.driver.list_owned(&self.owner).await, []);
         let label = format!("label=handler.owner={}", self.owner);
-        assert_eq!(self.engine.ask(&["ps", "-aq", "--filter", &label]), "");
+        let listed = self.engine.ask(&["ps", "-aq", "--filter", &label]);
+        // What is in the list and cannot be found is none: see `oci::observe::existing`.
+        for id in listed.lines() {
+            let found = self.engine.tool().args(["inspect", id]).output();
+            assert!(
+                found.is_ok_and(|found| !found.status.success()),
+                "{id} is left: {}",
+                self.engine
+                    .ask(&["ps", "-a", "--no-trunc", "--filter", &label])
+            );
+        }
         self.driver.api().shutdown().await;
     }
 }
