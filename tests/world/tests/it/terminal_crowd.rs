@@ -7,8 +7,9 @@ use handler_testkit::viewer::{Ended, Viewer};
 use handler_types::terminal::{CreateTerminal, TerminalState};
 use std::time::{Duration, Instant};
 
-/// How much the daemon may grow, bytes.
-const GROWTH: u64 = 16 * 1024 * 1024;
+/// How much the daemon may grow, however much is printed, bytes: its screen with the lines before it, snapshots of
+/// that, and what waits for three viewers.
+const GROWTH: u64 = 32 * 1024 * 1024;
 
 async fn shell(sandbox: &Sandbox, line: &str) -> anyhow::Result<u32> {
     let request = CreateTerminal {
