@@ -34,7 +34,7 @@ fn main() {
         .iter()
         .map(|kind| Arc::new(Setup::new(*kind)))
         .collect();
-    let trials = setups
+    let mut trials: Vec<Trial> = setups
         .iter()
         .flat_map(|setup| {
             checks::all()
@@ -43,6 +43,9 @@ fn main() {
         })
         .map(|(setup, check)| trial(setup, check, Arc::clone(&runtime), Arc::clone(&results)))
         .collect();
+    trials.push(Trial::test("escape_list_is_documented", || {
+        checks::escape::settle().map_err(Failed::from)
+    }));
     let conclusion = libtest_mimic::run(&arguments, trials);
     runtime.block_on(async {
         for setup in &setups {

@@ -2,6 +2,7 @@
 
 pub(crate) mod archives;
 pub(crate) mod commands;
+pub(crate) mod escape;
 pub(crate) mod files;
 pub(crate) mod files_harm;
 pub(crate) mod isolation;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 pub(crate) const GROUPS: &[(&str, &str)] = &[
     ("isolation", "Isolation"),
     ("network", "Network and secrets"),
+    ("escape", "Ways out that must not be"),
     ("limits", "Limits and confinement"),
     ("commands", "Commands"),
     ("life", "Life"),
@@ -100,6 +102,7 @@ pub(crate) fn all() -> Vec<Check> {
     [
         isolation::all(),
         network::all(),
+        escape::all(),
         limits::all(),
         commands::all(),
         life::all(),
