@@ -74,16 +74,20 @@ pub(super) fn names_of_this_machine() -> Vec<String> {
     names
 }
 
-/// Each spelling, as the host of a forwarded request and of a tunnel.
+/// Each spelling and this machine's own names, as the host of a forwarded request and of a tunnel.
 pub(super) fn cases() -> Vec<Case> {
-    let names = names_of_this_machine();
+    cases_with(&names_of_this_machine())
+}
+
+/// The same with these names.
+pub(super) fn cases_with(names: &[String]) -> Vec<Case> {
     let own = names
         .iter()
         .map(|name| (name.as_str(), "this machine's own name, though listed"));
     SPELLINGS
         .iter()
         .copied()
-        .chain(own.take(1))
+        .chain(own)
         .enumerate()
         .flat_map(|(number, (host, what))| {
             let what = format!("`{}`: {what}", host.escape_default());

@@ -111,17 +111,12 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(Case::new(&name, &format!("TCP to {address}"), script));
         let name = format!("packet-{number}-udp");
         let script =
-            format!("printf 'escaped-{name}' | timeout 3 busybox nc -u -w 1 '{address}' $F");
+            format!("timeout 3 busybox tftp -g -l /dev/null -r escaped-{name} '{address}' $F");
         cases.push(Case::new(&name, &format!("UDP to {address}"), script));
     }
-    let programs = PROGRAMS.iter();
-            format!("timeout 3 busybox tftp -g -l /dev/null -r escaped-{name} '{address}' $F");
-        Case::new(name, what, format!("timeout 4 sh -c {}", quoted(script)))
+    cases.extend(PROGRAMS.iter().map(|(name, what, script)| {
+        let script = script.replace('\'', "'\\''");
+        Case::new(name, what, format!("timeout 4 sh -c '{script}'"))
     }));
     cases
-}
-
-/// As one word of a shell.
-fn quoted(script: &str) -> String {
-    format!("'{}'", script.replace('\'', "'\\''"))
 }
