@@ -1,10 +1,13 @@
-//! `CONNECT`: judged by its target, answered 200 only when the other end stands, then copied blindly,
-//! or looked into if a secret is given to that host.
+//! `CONNECT`: judged by its target, answered 200 only when the other end stands, then copied blindly
+//! behind its first words, or looked into if a secret is given to that host.
 
 use crate::accept::{Session, may_stay};
 use crate::body::ResponseBody;
-use crate::decide::{Verdict, judge};
+use crate::decide::{Reason, Verdict, judge};
 use crate::dial::{Dialled, dial};
+use crate::gate::{Judge, farewell};
+use crate::naming::{Naming, compare, is_compared};
+use crate::opening::Opened;
 use crate::refuse::Refusal;
 use crate::rewind::Rewind;
 use crate::settings::Rules;
@@ -18,7 +21,7 @@ use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::net::UnixStream;
 
 /// Answers a `CONNECT`.
@@ -76,17 +79,74 @@ async fn run(
         intercept::run(session, client, dialled, target, rules.generation).await;
         return;
     }
-    // A host that is given a secret from now on must be reached by a new tunnel, one that is looked into.
+    run_blind(
+        session,
+        client.into_inner(),
+        &parts.read_buf,
+        dialled,
+        &target,
+    )
+    .await;
+}
+
+async fn run_blind(
+    session: &Session,
+    mut client: UnixStream,
+    early: &[u8],
+    dialled: Dialled,
+    target: &Target,
+) {
+    let sandbox = &session.sandbox;
     let address = dialled.address;
-    let forbidden = session
-        .sandbox
-        .until_forbidden(|rules| may_stay(rules, &target, address) && !rules.injects_to(&target));
+    let said = OnceLock::new();
+    let judge = |opened| judge_opening(session, target, said.get_or_init(|| opened));
+    let judge: Option<Judge<'_>> = match is_compared(&sandbox.rules().policy) {
+        true => Some(&judge),
+        false => None,
+    };
+    // A host that is given a secret from now on must be reached by a new tunnel, one that is looked into.
+    let forbidden = sandbox.until_forbidden(|rules| {
+        let named = said.get().map(|said| compare(&rules.policy, target, said));
+        may_stay(rules, target, address)
+            && !rules.injects_to(target)
+            && !matches!(named, Some(Naming::Refused(_)))
+    });
     tokio::select! {
-        moved = tunnel::copy(client.into_inner(), dialled.stream, &parts.read_buf, &session.sandbox.traffic) => {
-            tracing::debug!(sandbox = %session.sandbox.id, %target, ?moved, "tunnel ended");
+        ended = tunnel::copy(&mut client, dialled.stream, early, &sandbox.traffic, judge) => {
+            tracing::debug!(sandbox = %sandbox.id, %target, ?ended, "tunnel ended");
+            if let Some(reason) = ended.refused {
+                refuse(session, &client, target, reason, ended.moved.back == 0);
+            }
         }
         () = forbidden => {
-            tracing::info!(sandbox = %session.sandbox.id, %target, "tunnel closed by new rules");
+            tracing::info!(sandbox = %sandbox.id, %target, "tunnel closed by new rules");
         }
+    }
+}
+
+/// Whether first bytes may pass under the rules at this moment.
+fn judge_opening(session: &Session, target: &Target, opened: &Opened) -> Result<(), Reason> {
+    let rules = session.sandbox.rules();
+    match compare(&rules.policy, target, opened) {
+        Naming::Fits => Ok(()),
+        Naming::Refused(reason) => Err(reason),
+        Naming::Tolerated(reason) => {
+            let (decision, host) = (EgressDecision::Unlisted, target.to_string());
+            let reason = Some(reason.as_str());
+            session.sandbox.report(&rules, decision, host, None, reason);
+            Ok(())
+        }
+    }
+}
+
+/// Reports it, and tells the client if nothing else has been told to it.
+fn refuse(session: &Session, client: &UnixStream, target: &Target, reason: Reason, silent: bool) {
+    let rules = session.sandbox.rules();
+    let (decision, host) = (EgressDecision::Denied, target.to_string());
+    session
+        .sandbox
+        .report(&rules, decision, host, None, Some(reason.as_str()));
+    if silent && let Err(error) = client.try_write(&farewell(target, reason)) {
+        tracing::debug!(%error, "the client is not told why its tunnel ends");
     }
 }

@@ -6,6 +6,7 @@ use crate::body::ResponseBody;
 use crate::decide::Reason;
 use crate::dial::Dialled;
 use crate::exchange::exchange;
+use crate::gate::UNRECOGNIZED_NAME;
 use crate::refuse::Refusal;
 use crate::rewind::Rewind;
 use crate::target::{Target, TargetHost};
@@ -23,8 +24,6 @@ use tokio_rustls::server::TlsStream;
 
 /// First byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
-/// Alert "unrecognized name", fatal.
-const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 112];
 
 /// Serves HTTP, with or without TLS, in the tunnel.
 pub(crate) async fn run(

@@ -117,17 +117,37 @@ impl Refusal {
         }
     }
 
-    /// The answer.
-    pub(crate) fn response(self) -> Response<ResponseBody> {
+    /// The body of the answer.
+    fn body(self) -> Vec<u8> {
         let body = EgressRefusal {
             error: self.error.to_owned(),
             host: self.host,
             reason: self.reason,
             message: self.message,
         };
-        let bytes = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = Response::new(Either::Left(Full::new(Bytes::from(bytes))));
-        *response.status_mut() = self.status;
+        serde_json::to_vec(&body).unwrap_or_default()
+    }
+
+    /// The answer as bytes, for a connection on which nobody speaks HTTP for us.
+    pub(crate) fn into_wire(self) -> Vec<u8> {
+        let status = self.status;
+        let body = self.body();
+        let mut wire = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        wire.extend_from_slice(&body);
+        wire
+    }
+
+    /// The answer.
+    pub(crate) fn response(self) -> Response<ResponseBody> {
+        let status = self.status;
+        let body = Full::new(Bytes::from(self.body()));
+        let mut response = Response::new(Either::Left(body));
+        *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,7 +1,10 @@
-//! Blind tunnels: bytes copied both ways as fast as they come, half-close kept, idle ones ended.
+//! Blind tunnels: bytes copied both ways as fast as they come once the client's first ones may pass,
+//! half-close kept, idle ones ended.
 //!
 //! Invariant: an idle tunnel holds no buffer; a busy one at most one per direction.
 
+use crate::decide::Reason;
+use crate::gate::{Closed, Judge, first_bytes};
 use crate::traffic::Traffic;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +27,17 @@ pub(crate) struct Moved {
     pub(crate) back: u64,
 }
 
+/// How a tunnel ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// What went through.
+    pub(crate) moved: Moved,
+    /// Set if the client's first bytes must not pass; then none has.
+    pub(crate) refused: Option<Reason>,
+}
+
 /// A reading half that tells when bytes are there, so that no buffer has to wait for them.
-trait Readable {
+pub(crate) trait Readable {
     async fn readable(&self) -> io::Result<()>;
     fn try_read(&self, buf: &mut Vec<u8>) -> io::Result<usize>;
 }
@@ -70,47 +82,58 @@ impl Activity {
 }
 
 /// Copies until both directions have ended, one has failed, or nothing comes any more. `early` was read
-/// from the client before.
+/// from the client before; `judge` is asked about the first bytes, if they matter.
 pub(crate) async fn copy(
-    client: UnixStream,
+    client: &mut UnixStream,
     server: TcpStream,
     early: &[u8],
     traffic: &Traffic,
-) -> Moved {
-    copy_within(client, server, early, traffic, IDLE_LIMIT).await
+    judge: Option<Judge<'_>>,
+) -> Ended {
+    copy_within(client, server, early, traffic, judge, IDLE_LIMIT).await
 }
 
 async fn copy_within(
-    mut client: UnixStream,
+    client: &mut UnixStream,
     mut server: TcpStream,
     early: &[u8],
     traffic: &Traffic,
+    judge: Option<Judge<'_>>,
     limit: Duration,
-) -> Moved {
+) -> Ended {
     let activity = Activity {
         began: Instant::now(),
         last: AtomicU64::new(0),
     };
-    let (out, back) = (AtomicU64::new(early.len() as u64), AtomicU64::new(0));
+    let (out, back) = (AtomicU64::new(0), AtomicU64::new(0));
     let (client_read, mut client_write) = client.split();
     let (server_read, mut server_write) = server.split();
     let outward = async {
-        server_write.write_all(early).await?;
         let count = |bytes| traffic.sent(bytes);
+        let first = match judge {
+            Some(judge) => &first_bytes(&client_read, early, count, judge).await?,
+            None => early,
+        };
+        server_write.write_all(first).await?;
+        out.store(first.len() as u64, Ordering::Relaxed);
         pump(&client_read, &mut server_write, &out, count, &activity).await
     };
     let count = |bytes| traffic.received(bytes);
     let homeward = pump(&server_read, &mut client_write, &back, count, &activity);
+    let mut refused = None;
     tokio::select! {
-        ended = async { tokio::try_join!(outward, homeward) } => if let Err(error) = ended {
-            tracing::debug!(%error, "tunnel broke");
+        ended = async { tokio::try_join!(outward, homeward) } => match ended {
+            Ok(_) => {}
+            Err(Closed::Refused(reason)) => refused = Some(reason),
+            Err(Closed::Io(error)) => tracing::debug!(%error, "tunnel broke"),
         },
         () = activity.idle(limit) => tracing::debug!("tunnel was idle"),
     }
-    Moved {
+    let moved = Moved {
         out: out.load(Ordering::Relaxed),
         back: back.load(Ordering::Relaxed),
-    }
+    };
+    Ended { moved, refused }
 }
 
 /// Copies one direction; its end is passed on as the end of writing.
@@ -120,13 +143,13 @@ async fn pump(
     moved: &AtomicU64,
     count: impl Fn(usize),
     activity: &Activity,
-) -> io::Result<()> {
+) -> Result<(), Closed> {
     loop {
         from.readable().await?;
         let mut buf = Vec::with_capacity(CHUNK);
         loop {
             match from.try_read(&mut buf) {
-                Ok(0) => return to.shutdown().await,
+                Ok(0) => return Ok(to.shutdown().await?),
                 Ok(read) => {
                     to.write_all(&buf).await?;
                     moved.fetch_add(read as u64, Ordering::Relaxed);
@@ -139,7 +162,7 @@ async fn pump(
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -162,11 +185,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_half_closed_tunnel_still_carries_the_other_direction() {
-        let (mut client, near, far, mut server) = ends().await;
+        let (mut client, mut near, far, mut server) = ends().await;
         let copying = tokio::spawn(async move {
             let traffic = Traffic::default();
-            let moved = copy(near, far, b"early ", &traffic).await;
-            (moved, traffic.read())
+            let ended = copy(&mut near, far, b"early ", &traffic, None).await;
+            (ended.moved, traffic.read())
         });
         client.write_all(b"question").await.expect("write");
         client.shutdown().await.expect("half close");
@@ -186,11 +209,18 @@ mod tests {
 
     #[tokio::test]
     async fn an_idle_tunnel_ends() {
-        let (_client, near, far, _server) = ends().await;
+        let (_client, mut near, far, _server) = ends().await;
         let limit = Duration::from_millis(20);
+        let traffic = Traffic::default();
+        let judge: Judge<'_> = &|_| Err(Reason::Sni);
+        let ended = copy_within(&mut near, far, b"", &traffic, Some(judge), limit).await;
+        let moved = Moved::default();
         assert_eq!(
-            copy_within(near, far, b"", &Traffic::default(), limit).await,
-            Moved::default()
+            ended,
+            Ended {
+                moved,
+                refused: None
+            }
         );
     }
 }

@@ -156,7 +156,7 @@ pub struct EgressEvent {
     /// The secret's name, for `injected` and `leak`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// Why, for `denied` (`unlisted`, `address`, `resolve`, `policy none`) and `leak`.
+    /// Why, for `denied` (`unlisted`, `address`, `resolve`, `policy none`, `sni`, `host`, `malformed`) and `leak`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

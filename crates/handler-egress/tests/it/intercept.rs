@@ -2,7 +2,7 @@
 
 use crate::origin::{Origin, Received, Reply, certificate, streamed, text};
 use crate::world::{
-    Answer, DEADLINE, Filter, PHANTOM, VALUE, enforce, injection, next_answer, read_head, within,
+    Answer, Filter, PHANTOM, VALUE, enforce, injection, next_answer, read_head, within,
 };
 use base64::Engine;
 use bytes::Bytes;
@@ -61,24 +61,7 @@ impl World {
 
     pub(crate) async fn tls(&self, name: &str) -> std::io::Result<TlsStream<UnixStream>> {
         let tunnel = self.filter.tunnel(&self.host).await;
-        let mut roots = rustls::RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).unwrap())
-            .unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let name = ServerName::try_from(name.to_owned()).unwrap();
-        tokio::time::timeout(
-            DEADLINE,
-            TlsConnector::from(Arc::new(config)).connect(name, tunnel),
-        )
-        .await
-        .unwrap()
+        connect_tls(tunnel, &self.ca_pem, name, &["http/1.1"]).await
     }
 
     /// One request in a tunnel of its own; headers and body as given.
@@ -102,6 +85,29 @@ impl World {
         let all = serde_json::to_string(&events).unwrap();
         assert!(!all.contains(VALUE) && !all.contains(PHANTOM), "{all}");
     }
+}
+
+/// TLS as a client with these roots speaks it.
+pub(crate) async fn connect_tls(
+    tunnel: UnixStream,
+    roots_pem: &str,
+    name: &str,
+    alpn: &[&str],
+) -> std::io::Result<TlsStream<UnixStream>> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(roots_pem.as_bytes()).unwrap())
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let connecting = TlsConnector::from(Arc::new(config)).connect(name, tunnel);
+    within("TLS", connecting).await
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@
 mod chain;
 mod control;
 mod forward;
+mod fronting;
 mod intercept;
 mod life;
 mod origin;

@@ -1,0 +1,80 @@
+//! The beginning of a blind tunnel: the client's first bytes wait here until it is known that they
+//! name the tunnel's host. The other direction flows meanwhile, for servers that speak first.
+
+use crate::accept::HEAD_LIMIT;
+use crate::decide::Reason;
+use crate::opening::{Opened, Opening};
+use crate::refuse::Refusal;
+use crate::target::Target;
+use crate::tunnel::Readable;
+use std::io;
+
+/// Bytes read at a time.
+const CHUNK: usize = 8 * 1024;
+/// Alert "unrecognized name", fatal.
+pub(crate) const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 112];
+
+/// Why nothing passes.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Closed {
+    /// A connection broke.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The first bytes must not pass.
+    #[error("the first bytes do not name the tunnel's host")]
+    Refused(Reason),
+}
+
+/// What judges first bytes.
+pub(crate) type Judge<'a> = &'a (dyn Fn(Opened) -> Result<(), Reason> + Sync);
+
+/// Waits for the client's first bytes until they may pass, and gives them. A client that says nothing
+/// is waited for without end; one that began must be clear in time.
+pub(crate) async fn first_bytes(
+    from: &impl Readable,
+    early: &[u8],
+    count: impl Fn(usize),
+    judge: Judge<'_>,
+) -> Result<Vec<u8>, Closed> {
+    if early.is_empty() {
+        from.readable().await?;
+    }
+    let reading = read_opening(from, early, count, judge);
+    tokio::time::timeout(HEAD_LIMIT, reading)
+        .await
+        .unwrap_or(Err(Closed::Refused(Reason::Malformed)))
+}
+
+async fn read_opening(
+    from: &impl Readable,
+    early: &[u8],
+    count: impl Fn(usize),
+    judge: Judge<'_>,
+) -> Result<Vec<u8>, Closed> {
+    let mut opening = Opening::default();
+    let mut opened = opening.push(early);
+    while opened.is_none() {
+        from.readable().await?;
+        let mut buf = Vec::with_capacity(CHUNK);
+        match from.try_read(&mut buf) {
+            Ok(0) => opened = Some(opening.end()),
+            Ok(read) => {
+                count(read);
+                opened = opening.push(&buf);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    judge(opened.unwrap_or(Opened::Malformed)).map_err(Closed::Refused)?;
+    Ok(opening.into_bytes())
+}
+
+/// What the client is told, in the language it spoke, as the last bytes of its tunnel.
+pub(crate) fn farewell(target: &Target, reason: Reason) -> Vec<u8> {
+    match reason {
+        Reason::Sni => UNRECOGNIZED_NAME.to_vec(),
+        Reason::Host => Refusal::denied(target, reason).into_wire(),
+        _ => Vec::new(),
+    }
+}
