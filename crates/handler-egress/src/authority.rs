@@ -1,17 +1,20 @@
-//! A sandbox's own certificate authority and the leaf certificates it issues. Its key is made here,
-//! stays in memory and is never written or sent.
+//! A sandbox's own certificate authority and the leaf certificates it issues. Its key is made here and never sent;
+//! it is kept only where the next filter finds it (`keep`).
 
+use crate::keep::Keep;
 use crate::target::{Target, TargetHost};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::ServerConfig;
+use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use zeroize::Zeroizing;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long an authority is valid: longer than a filter lives.
@@ -21,6 +24,8 @@ const LEAF_DAYS: u32 = 90;
 const LEAF_RENEWED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Leaf certificates kept.
 const MOST_LEAVES: usize = 64;
+/// How a certificate in text ends.
+const PEM_END: &str = "-----END CERTIFICATE-----";
 
 /// A certificate could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -51,22 +56,69 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
+    /// The one a sandbox had with the filter before this, or a new one.
+    pub(crate) fn of(sandbox: &str, keep: &Keep) -> Result<Self, AuthorityError> {
+        match keep.read(sandbox) {
+            Ok(Some(kept)) => match Self::kept(sandbox, &kept) {
+                Some(authority) => return Ok(authority),
+                None => tracing::warn!(sandbox, "the authority that was kept cannot be used"),
+            },
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(sandbox, %error, "the authority that was kept is not read");
+            }
+        }
+        let authority = Self::new(sandbox)?;
+        if let Err(error) = keep.write(sandbox, &authority.to_kept()) {
+            tracing::warn!(sandbox, %error, "the authority is not kept: it ends with this filter");
+        }
+        Ok(authority)
+    }
+
     /// Makes a new one.
-    pub(crate) fn new(sandbox: &str) -> Result<Self, AuthorityError> {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = named(&format!("Handler egress of sandbox {sandbox}"));
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        set_validity(&mut params, AUTHORITY_DAYS);
+    fn new(sandbox: &str) -> Result<Self, AuthorityError> {
+        let params = params(sandbox);
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
+        let der = certificate.der().clone();
+        Self::with(params, key, certificate.pem(), der)
+    }
+
+    fn with(
+        params: CertificateParams,
+        key: KeyPair,
+        pem: String,
+        certificate: CertificateDer<'static>,
+    ) -> Result<Self, AuthorityError> {
         Ok(Self {
-            pem: certificate.pem(),
-            certificate: certificate.der().clone(),
+            pem,
+            certificate,
             issuer: Issuer::new(params, key),
             leaf_key: KeyPair::generate()?,
             leaves: Mutex::default(),
         })
+    }
+
+    /// Certificate and key, for [`Keep`].
+    fn to_kept(&self) -> Zeroizing<Vec<u8>> {
+        let key = Zeroizing::new(self.issuer.key().serialize_pem());
+        Zeroizing::new([self.pem.as_bytes(), key.as_bytes()].concat())
+    }
+
+    /// What was kept; none if it is not whole, or not this sandbox's.
+    fn kept(sandbox: &str, content: &[u8]) -> Option<Self> {
+        let certificate = CertificateDer::from_pem_slice(content).ok()?;
+        let key = PrivatePkcs8KeyDer::from_pem_slice(content).ok()?;
+        let key = KeyPair::try_from(&key).ok()?;
+        // The certificate is one of this key and name, as only the filter makes them.
+        let is_own = |part: &[u8]| memchr::memmem::find(&certificate, part).is_some();
+        let is_fit = is_own(key.public_key_raw()) && is_own(&name_in_der(sandbox));
+        let text = std::str::from_utf8(content).ok()?;
+        let end = text.find(PEM_END)? + PEM_END.len();
+        let pem = format!("{}\n", text.get(..end)?.trim());
+        is_fit
+            .then(|| Self::with(params(sandbox), key, pem, certificate).ok())
+            .flatten()
     }
 
     /// Its certificate.
@@ -126,13 +178,31 @@ impl Authority {
     }
 }
 
+fn params(sandbox: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named(&common_name(sandbox));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_validity(&mut params, AUTHORITY_DAYS);
+    params
+}
+
+/// A common name holds at most 64 characters.
+fn common_name(sandbox: &str) -> String {
+    let name = format!("Handler egress of sandbox {sandbox}");
+    name.chars().take(64).collect()
+}
+
+/// The common name as it is written in a certificate: a text of UTF-8 (tag 12) and its length.
+fn name_in_der(sandbox: &str) -> Vec<u8> {
+    let name = common_name(sandbox);
+    let length = u8::try_from(name.len()).unwrap_or(u8::MAX);
+    [&[12, length], name.as_bytes()].concat()
+}
+
 fn named(name: &str) -> DistinguishedName {
     let mut names = DistinguishedName::new();
-    // A common name holds at most 64 characters.
-    names.push(
-        DnType::CommonName,
-        name.chars().take(64).collect::<String>(),
-    );
+    names.push(DnType::CommonName, name);
     names
 }
 
@@ -182,5 +252,28 @@ mod tests {
         one.server_config(&target("[::1]:443")).expect("leaf");
         assert_ne!(one.pem(), two.pem());
         assert!(!one.pem().contains("PRIVATE"));
+    }
+
+    #[test]
+    fn an_authority_that_was_kept_is_the_same_and_another_sandboxs_is_not_taken() {
+        let folder = tempfile::tempdir().expect("folder");
+        let keep = Keep::beside(&folder.path().join("control.sock"));
+        let first = Authority::of("s1", &keep).expect("authority");
+        let again = Authority::of("s1", &keep).expect("authority");
+        assert_eq!(first.pem(), again.pem());
+        assert_eq!(
+            first.issuer.key().serialize_der(),
+            again.issuer.key().serialize_der()
+        );
+        for wrong in [
+            &first.to_kept()[..],
+            b"",
+            b"no certificate",
+            &first.to_kept()[..700],
+        ] {
+            keep.write("s2", wrong).expect("write");
+            let other = Authority::of("s2", &keep).expect("authority");
+            assert_ne!(other.pem(), first.pem());
+        }
     }
 }

@@ -24,6 +24,7 @@ mod headers;
 mod hello;
 mod inject;
 mod intercept;
+mod keep;
 mod listener;
 mod mask;
 mod naming;

@@ -99,6 +99,8 @@ impl Registry {
             sandbox.close().await;
             tracing::info!(sandbox = id, "removed");
         }
+        // Also one that this filter never heard of: the filter before it has.
+        self.shared.keep.remove(id);
     }
 
     /// What went through for each.

@@ -4,6 +4,7 @@
 use crate::config::EgressConfig;
 use crate::control::Control;
 use crate::events::Events;
+use crate::keep::Keep;
 use crate::listener::listen;
 use crate::registry::Registry;
 use crate::resolve::Resolver;
@@ -64,6 +65,7 @@ pub async fn run(config: EgressConfig) -> Result<(), RunError> {
         },
         proxy: config.upstream_proxy,
         trust: Trust::new(config.extra_roots_pem),
+        keep: Keep::beside(&config.control_socket),
     });
     let registry = Arc::new(Registry::new(shared));
     let control = Arc::new(Control::new(registry.clone()));

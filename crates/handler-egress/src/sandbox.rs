@@ -6,6 +6,7 @@
 use crate::authority::{Authority, AuthorityError};
 use crate::chain::UpstreamProxy;
 use crate::events::{Events, Happening};
+use crate::keep::Keep;
 use crate::listener::Listening;
 use crate::resolve::Resolver;
 use crate::settings::Rules;
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) proxy: Option<UpstreamProxy>,
     /// Whom to believe outside.
     pub(crate) trust: Trust,
+    /// Where authorities outlive the filter.
+    pub(crate) keep: Keep,
 }
 
 /// A sandbox.
@@ -63,10 +66,11 @@ impl Sandbox {
         shared: Arc<Shared>,
         rules: Rules,
     ) -> Result<Arc<Self>, AuthorityError> {
+        let authority = Authority::of(id, &shared.keep)?;
         Ok(Arc::new(Self {
             id: id.to_owned(),
             shared,
-            authority: Authority::new(id)?,
+            authority,
             slots: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
             traffic: Arc::default(),
             rules: watch::Sender::new(Arc::new(rules)),

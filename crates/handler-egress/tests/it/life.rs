@@ -56,3 +56,15 @@ async fn who_tells_the_filter_to_end_need_not_wait_for_the_answer() {
     drop(control);
     within("the end", &mut filter.task).await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn the_next_filter_has_the_authorities_of_the_last_until_their_sandboxes_are_removed() {
+    let mut filter = Filter::start(|_| {}).await;
+    let pem = filter.put(enforce(&[]), vec![]).await;
+    filter.again().await;
+    assert_eq!(filter.put(enforce(&[]), vec![]).await, pem);
+    let sandbox = "s1".to_owned();
+    let mut control = filter.control().await;
+    control.ask(&EgressRequest::Remove { sandbox }).await;
+    assert_ne!(filter.put(enforce(&[]), vec![]).await, pem);
+}

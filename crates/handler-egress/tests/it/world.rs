@@ -36,13 +36,27 @@ impl Filter {
         change(&mut config);
         let task = tokio::spawn(run(config));
         let filter = Self { dir, task };
+        filter.answers().await;
+        filter
+    }
+
+    async fn answers(&self) {
         within("the filter answers", async {
-            while UnixStream::connect(filter.control_path()).await.is_err() {
+            while UnixStream::connect(self.control_path()).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         })
         .await;
-        filter
+    }
+
+    /// Ends it and starts another one in its place.
+    pub(crate) async fn again(&mut self) {
+        self.control().await.ask(&EgressRequest::Shutdown).await;
+        within("the end", &mut self.task).await.unwrap().unwrap();
+        let mut config = EgressConfig::new(self.control_path());
+        config.own_process = false;
+        self.task = tokio::spawn(run(config));
+        self.answers().await;
     }
 
     pub(crate) fn control_path(&self) -> PathBuf {
