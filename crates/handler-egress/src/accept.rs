@@ -6,12 +6,13 @@
 use crate::body::ResponseBody;
 use crate::decide::{Reason, Verdict, judge};
 use crate::dial::Dialled;
+use crate::flow::{BY_POLICY, Flow, Tracked};
 use crate::refuse::Refusal;
 use crate::resolve::still_admitted;
 use crate::sandbox::Sandbox;
 use crate::settings::Rules;
 use crate::target::Target;
-use crate::traffic::Counted;
+use crate::traffic::{Counted, Traffic};
 use crate::upstream::{Scheme, Slot};
 use crate::{connect, forward, intercept};
 use handler_types::egress::EgressDecision;
@@ -60,6 +61,7 @@ pub(crate) struct Session {
     upstream: Mutex<Slot>,
     /// What the connection is busy with: judged again when the rules change.
     current: Mutex<Option<(Target, Option<SocketAddr>)>>,
+    flow: Mutex<Option<Arc<Flow>>>,
     permit: Arc<OwnedSemaphorePermit>,
 }
 
@@ -70,11 +72,12 @@ impl Session {
             inside: None,
             upstream: Mutex::new(Slot::Empty),
             current: Mutex::default(),
+            flow: Mutex::default(),
             permit: Arc::new(permit),
         })
     }
 
-    /// The session inside a tunnel of this one, over the connection that was made for it.
+    /// The session inside a tunnel of this one, over the connection that was made for it; it takes the tunnel's flow.
     pub(crate) fn inner(&self, inside: Inside, dialled: Dialled, generation: u64) -> Arc<Self> {
         let current = Some((inside.target.clone(), dialled.address));
         Arc::new(Self {
@@ -82,6 +85,7 @@ impl Session {
             inside: Some(inside),
             upstream: Mutex::new(Slot::Dialled(dialled, generation)),
             current: Mutex::new(current),
+            flow: Mutex::new(self.take_flow()),
             permit: self.permit.clone(),
         })
     }
@@ -103,10 +107,47 @@ impl Session {
         *current = Some((target.clone(), address));
     }
 
-    /// Reports a decision about a destination.
-    pub(crate) fn report(&self, rules: &Rules, decision: EgressDecision, target: &Target) {
-        self.sandbox
-            .report(rules, decision, target.to_string(), None, None);
+    /// Reports that a destination may be reached, and that it has ended once its flow is let go of.
+    pub(crate) fn begin(
+        &self,
+        rules: &Rules,
+        decision: EgressDecision,
+        target: &Target,
+        traffic: Arc<Traffic>,
+    ) {
+        let (host, rule) = (target.to_string(), rules.policy.rule(target));
+        let opened = self
+            .sandbox
+            .report_rule(rules, decision, host.clone(), None, rule);
+        let sandbox = self.sandbox.clone();
+        self.keep_flow(Flow::new(
+            sandbox,
+            rules.label.clone(),
+            host,
+            opened,
+            traffic,
+        ));
+    }
+
+    /// What is under way: the request's, or the whole tunnel's inside one.
+    pub(crate) fn flow(&self) -> Option<Arc<Flow>> {
+        self.flow
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Keeps a flow for the session inside a tunnel.
+    pub(crate) fn keep_flow(&self, flow: Arc<Flow>) {
+        *self.flow.lock().unwrap_or_else(PoisonError::into_inner) = Some(flow);
+    }
+
+    /// As [`Session::flow`], no longer kept here.
+    pub(crate) fn take_flow(&self) -> Option<Arc<Flow>> {
+        self.flow
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     fn permitted(&self, rules: &Rules) -> bool {
@@ -185,7 +226,12 @@ where
         ended = connection => if let Err(error) = ended {
             note_end(&session, &error);
         },
-        () = forbidden => tracing::debug!(sandbox = %session.sandbox.id, "closed by new rules"),
+        () = forbidden => {
+            if let Some(flow) = session.flow() {
+                flow.closed(BY_POLICY);
+            }
+            tracing::debug!(sandbox = %session.sandbox.id, "closed by new rules");
+        }
     }
 }
 
@@ -205,23 +251,41 @@ fn note_end(session: &Session, error: &hyper::Error) {
     tracing::debug!(%error, sandbox = %session.sandbox.id, "connection ended");
 }
 
-async fn answer(session: &Arc<Session>, request: Request<Incoming>) -> Response<ResponseBody> {
+async fn answer(
+    session: &Arc<Session>,
+    request: Request<Incoming>,
+) -> Response<Tracked<ResponseBody>> {
     let answered = match &session.inside {
         Some(inside) => intercept::answer(session, inside, request).await,
         None if request.method() == Method::CONNECT => connect::answer(session, request).await,
         None => forward::answer(session, request).await,
     };
-    answered.unwrap_or_else(|refusal| {
-        if let Some(reason) = refusal.denied {
-            let rules = session.sandbox.rules();
-            session.sandbox.report(
-                &rules,
-                EgressDecision::Denied,
-                refusal.host.clone(),
-                None,
-                Some(reason.as_str()),
-            );
+    // A tunnel's flow is that of all its requests.
+    let flow = match session.inside {
+        Some(_) => None,
+        None => session.take_flow(),
+    };
+    match answered {
+        Ok(response) => response.map(|body| Tracked::new(body, flow)),
+        Err(refusal) => {
+            if let Some(flow) = flow {
+                flow.closed(&refusal.reason);
+            }
+            report_refusal(session, &refusal);
+            refusal.response().map(|body| Tracked::new(body, None))
         }
-        Refusal::response(refusal)
-    })
+    }
+}
+
+fn report_refusal(session: &Session, refusal: &Refusal) {
+    if let Some(reason) = refusal.denied {
+        let rules = session.sandbox.rules();
+        session.sandbox.report(
+            &rules,
+            reason.decision(),
+            refusal.host.clone(),
+            None,
+            Some(reason.as_str()),
+        );
+    }
 }

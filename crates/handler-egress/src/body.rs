@@ -70,6 +70,9 @@ impl<B> Rewritten<B> {
     }
 
     fn push(&mut self, data: Bytes) -> Result<Bytes, BodyError> {
+        if let Some(report) = &self.report {
+            report.sent(data.len());
+        }
         let mut found = Vec::new();
         let bytes = self.scanner.push(data, &mut found);
         self.settle(&found, bytes)

@@ -5,6 +5,7 @@ use crate::accept::{Session, may_stay};
 use crate::body::ResponseBody;
 use crate::decide::{Reason, Verdict, judge};
 use crate::dial::{Dialled, dial};
+use crate::flow::{BY_POLICY, Flow};
 use crate::gate::{Judge, farewell};
 use crate::naming::{Naming, compare, is_compared};
 use crate::opening::Opened;
@@ -46,16 +47,17 @@ pub(crate) async fn answer(
     let dialled = dialled.map_err(|error| {
         let refusal = Refusal::dial(&target, &error);
         if refusal.denied.is_none() {
-            session.report(&rules, decision, &target);
+            session.begin(&rules, decision, &target, Arc::default());
         }
         refusal
     })?;
-    session.report(&rules, decision, &target);
+    session.begin(&rules, decision, &target, Arc::default());
+    let flow = session.take_flow();
     let upgrade = hyper::upgrade::on(request);
     let after = session.clone();
     session.sandbox.spawn("egress tunnel", async move {
         match upgrade.await {
-            Ok(upgraded) => run(&after, upgraded, dialled, target, &rules).await,
+            Ok(upgraded) => run(&after, upgraded, dialled, target, &rules, flow).await,
             Err(error) => tracing::debug!(%error, "the client left before its tunnel stood"),
         }
     });
@@ -68,14 +70,19 @@ async fn run(
     dialled: Dialled,
     target: Target,
     rules: &Rules,
+    flow: Option<Arc<Flow>>,
 ) {
+    let Some(flow) = flow else { return };
     let Ok(parts) = upgraded.downcast::<TokioIo<Counted<UnixStream>>>() else {
         tracing::error!("a tunnel is not on the connection it was asked on");
         return;
     };
     let client = parts.io.into_inner();
+    flow.traffic().sent(parts.read_buf.len());
     if rules.injects_to(&target) {
+        let client = client.also(flow.traffic().clone());
         let client = Rewind::new(parts.read_buf, client);
+        session.keep_flow(flow);
         intercept::run(session, client, dialled, target, rules.generation).await;
         return;
     }
@@ -85,6 +92,7 @@ async fn run(
         &parts.read_buf,
         dialled,
         &target,
+        &flow,
     )
     .await;
 }
@@ -95,6 +103,7 @@ async fn run_blind(
     early: &[u8],
     dialled: Dialled,
     target: &Target,
+    flow: &Flow,
 ) {
     let sandbox = &session.sandbox;
     let address = dialled.address;
@@ -111,14 +120,17 @@ async fn run_blind(
             && !rules.injects_to(target)
             && !matches!(named, Some(Naming::Refused(_)))
     });
+    let counters = [&*sandbox.traffic, &**flow.traffic()];
     tokio::select! {
-        ended = tunnel::copy(&mut client, dialled.stream, early, &sandbox.traffic, judge) => {
+        ended = tunnel::copy(&mut client, dialled.stream, early, counters, judge) => {
             tracing::debug!(sandbox = %sandbox.id, %target, ?ended, "tunnel ended");
             if let Some(reason) = ended.refused {
+                flow.closed(reason.as_str());
                 refuse(session, &client, target, reason, ended.moved.back == 0);
             }
         }
         () = forbidden => {
+            flow.closed(BY_POLICY);
             tracing::info!(sandbox = %sandbox.id, %target, "tunnel closed by new rules");
         }
     }
@@ -142,7 +154,7 @@ fn judge_opening(session: &Session, target: &Target, opened: &Opened) -> Result<
 /// Reports it, and tells the client if nothing else has been told to it.
 fn refuse(session: &Session, client: &UnixStream, target: &Target, reason: Reason, silent: bool) {
     let rules = session.sandbox.rules();
-    let (decision, host) = (EgressDecision::Denied, target.to_string());
+    let (decision, host) = (reason.decision(), target.to_string());
     session
         .sandbox
         .report(&rules, decision, host, None, Some(reason.as_str()));

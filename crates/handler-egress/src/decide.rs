@@ -5,6 +5,7 @@
 
 use crate::address::{AddressClass, classify};
 use crate::target::{Target, TargetHost};
+use handler_types::egress::EgressDecision;
 use handler_types::network::{AllowEntry, AllowHost, Enforcement, HOST_ALIAS, NetworkPolicy};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -47,6 +48,14 @@ impl Reason {
             Self::Host => "host",
             Self::Sni => "sni",
             Self::Malformed => "malformed",
+        }
+    }
+
+    /// The event that tells it.
+    pub(crate) fn decision(self) -> EgressDecision {
+        match self {
+            Self::Host | Self::Sni => EgressDecision::Mismatch,
+            _ => EgressDecision::Denied,
         }
     }
 }
@@ -94,6 +103,24 @@ impl AllowIndex {
                 holds(&self.exact, name, target.port) || self.lists_parent(name, target.port)
             }
         }
+    }
+
+    /// The entry that allows the destination, as it is written.
+    pub(crate) fn rule(&self, target: &Target) -> Option<String> {
+        let name = match &target.host {
+            TargetHost::Ip(ip) => {
+                return self.names_ip(*ip, target.port).then(|| target.to_string());
+            }
+            TargetHost::Name(name) => name,
+        };
+        if holds(&self.exact, name, target.port) {
+            return Some(target.to_string());
+        }
+        let parents = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
+        parents
+            .filter(|parent| holds(&self.below, parent, target.port))
+            .map(|parent| format!("*.{parent}:{}", target.port))
+            .next()
     }
 
     /// Whether an entry is exactly this address and port.
@@ -156,6 +183,14 @@ impl Policy {
                 allow: AllowIndex::new(allow),
                 enforcement: *enforcement,
             },
+        }
+    }
+
+    /// The entry that allows the destination, if one does.
+    pub(crate) fn rule(&self, target: &Target) -> Option<String> {
+        match self {
+            Self::Filtered { allow, .. } => allow.rule(target),
+            Self::None | Self::Open => None,
         }
     }
 
@@ -280,6 +315,21 @@ mod tests {
             ("a.localhost:443", Verdict::Denied(Reason::Address)),
         ] {
             assert_eq!(judge(&policy, &target(text)), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_entry_that_decides_is_named() {
+        let policy = filtered(ENTRIES, Enforcement::Enforce);
+        for (text, wanted) in [
+            ("EXAMPLE.com:443", Some("example.com:443")),
+            ("a.b.wild.org:443", Some("*.wild.org:443")),
+            ("192.168.1.20:11434", Some("192.168.1.20:11434")),
+            ("[2001:db8:0:0::1]:443", Some("[2001:db8::1]:443")),
+            ("wild.org:443", None),
+            ("a.wild.org:444", None),
+        ] {
+            assert_eq!(policy.rule(&target(text)).as_deref(), wanted, "{text}");
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Invariant: sequence numbers have no gap while the filter lives.
 
-use handler_types::egress::{EgressDecision, EgressEvent};
+use handler_types::egress::{EgressDecision, EgressEnd, EgressEvent};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -26,6 +26,31 @@ pub(crate) struct Happening<'a> {
     pub(crate) secret: Option<String>,
     /// Why.
     pub(crate) reason: Option<&'a str>,
+    /// The entry that decided.
+    pub(crate) rule: Option<String>,
+    /// How it went.
+    pub(crate) end: Option<EgressEnd>,
+}
+
+impl<'a> Happening<'a> {
+    /// One of which no more is known.
+    pub(crate) fn new(
+        sandbox: &'a str,
+        label: &'a str,
+        decision: EgressDecision,
+        host: String,
+    ) -> Self {
+        Self {
+            sandbox,
+            label,
+            decision,
+            host,
+            secret: None,
+            reason: None,
+            rule: None,
+            end: None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,23 +81,26 @@ impl Events {
         }
     }
 
-    /// Numbers and keeps an event.
-    pub(crate) fn report(&self, happening: Happening<'_>) {
+    /// Numbers and keeps an event; its number.
+    pub(crate) fn report(&self, happening: Happening<'_>) -> u64 {
         let mut event = EgressEvent {
             seq: 0,
             t: handler_base::clock::now_ms(),
             sandbox: happening.sandbox.to_owned(),
             label: happening.label.to_owned(),
+            session: happening.label.parse().ok(),
             decision: happening.decision,
             host: happening.host,
             secret: happening.secret,
             reason: happening.reason.map(str::to_owned),
+            rule: happening.rule,
+            end: happening.end,
         };
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         event.seq = ring.latest + 1;
         let Ok(mut line) = serde_json::to_string(&event) else {
             tracing::error!("an event cannot be written");
-            return;
+            return 0;
         };
         line.push('\n');
         ring.latest = event.seq;
@@ -82,6 +110,7 @@ impl Events {
         }
         drop(ring);
         self.latest.send_replace(event.seq);
+        event.seq
     }
 
     /// Tells when there are new events.
@@ -117,12 +146,8 @@ mod tests {
 
     fn report(events: &Events, host: usize) {
         events.report(Happening {
-            sandbox: "s",
-            label: "",
-            decision: EgressDecision::Denied,
-            host: format!("{host}.example:1"),
-            secret: None,
             reason: Some("unlisted"),
+            ..Happening::new("s", "", EgressDecision::Denied, format!("{host}.example:1"))
         });
     }
 

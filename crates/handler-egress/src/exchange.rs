@@ -48,7 +48,7 @@ pub(crate) async fn exchange(
     let (request, given) = prepare(request, &rules, target, scheme, &watch)?;
     let upstream = obtain(session, &rules, target, scheme).await;
     if report && !matches!(&upstream, Err(refusal) if refusal.denied.is_some()) {
-        session.report(&rules, decision, target);
+        session.begin(&rules, decision, target, watch.traffic().clone());
     }
     watch.given(&given);
     let (upstream, reused) = upstream?;

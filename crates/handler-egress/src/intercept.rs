@@ -12,7 +12,6 @@ use crate::rewind::Rewind;
 use crate::target::{Target, TargetHost};
 use crate::traffic::Counted;
 use crate::upstream::Scheme;
-use handler_types::egress::EgressDecision;
 use http::header::HOST;
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
@@ -65,7 +64,7 @@ async fn open_tls(
         let rules = session.sandbox.rules();
         session.sandbox.report(
             &rules,
-            EgressDecision::Denied,
+            Reason::Sni.decision(),
             target.to_string(),
             None,
             Some(Reason::Sni.as_str()),

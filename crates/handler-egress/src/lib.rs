@@ -18,6 +18,7 @@ mod decide;
 mod dial;
 mod events;
 mod exchange;
+mod flow;
 mod forward;
 mod gate;
 mod headers;

@@ -18,7 +18,7 @@ pub(crate) struct Refusal {
     pub(crate) host: String,
     pub(crate) reason: String,
     pub(crate) message: String,
-    /// Whether a `denied` event with this reason belongs to it.
+    /// Whether an event with this reason belongs to it.
     pub(crate) denied: Option<Reason>,
 }
 
@@ -71,6 +71,7 @@ impl Refusal {
             },
             error: match reason {
                 Reason::Resolve => "handler_egress_unreachable",
+                Reason::Host | Reason::Sni => "handler_egress_mismatch",
                 _ => "handler_egress_denied",
             },
             host,

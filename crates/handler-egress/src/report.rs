@@ -3,6 +3,7 @@
 use crate::sandbox::Sandbox;
 use crate::settings::Rules;
 use crate::target::Target;
+use crate::traffic::Traffic;
 use handler_types::egress::EgressDecision;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -14,6 +15,7 @@ pub(crate) struct RequestReport {
     target: Target,
     given: Mutex<Vec<usize>>,
     leak: OnceLock<usize>,
+    traffic: Arc<Traffic>,
 }
 
 impl RequestReport {
@@ -25,7 +27,18 @@ impl RequestReport {
             target,
             given: Mutex::default(),
             leak: OnceLock::new(),
+            traffic: Arc::default(),
         }
+    }
+
+    /// Bytes of the request's body came from the sandbox.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.traffic.sent(bytes);
+    }
+
+    /// What counts the request.
+    pub(crate) fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     /// Values of these secrets are being given.
@@ -37,14 +50,14 @@ impl RequestReport {
             }
             given.push(*secret);
             drop(given);
-            self.report(EgressDecision::Injected, *secret, None);
+            self.report_given(*secret);
         }
     }
 
     /// A phantom was going out where it must not; `place` says in which part of the request.
     pub(crate) fn leaked(&self, secret: usize, place: &'static str) {
         if self.leak.set(secret).is_ok() {
-            self.report(EgressDecision::Leak, secret, Some(place));
+            self.report_leak(secret, place);
         }
     }
 
@@ -54,13 +67,25 @@ impl RequestReport {
         Some(&secret.name)
     }
 
-    fn report(&self, decision: EgressDecision, secret: usize, reason: Option<&'static str>) {
-        let name = self
-            .rules
-            .secrets
-            .get(secret)
-            .map(|secret| secret.name.clone());
-        self.sandbox
-            .report(&self.rules, decision, self.target.to_string(), name, reason);
+    fn report_given(&self, secret: usize) {
+        let secret = self.rules.secrets.get(secret);
+        self.sandbox.report_rule(
+            &self.rules,
+            EgressDecision::Injected,
+            self.target.to_string(),
+            secret.map(|secret| secret.name.clone()),
+            secret.and_then(|secret| secret.rule(&self.target)),
+        );
+    }
+
+    fn report_leak(&self, secret: usize, place: &'static str) {
+        let secret = self.rules.secrets.get(secret);
+        self.sandbox.report(
+            &self.rules,
+            EgressDecision::Leak,
+            self.target.to_string(),
+            secret.map(|secret| secret.name.clone()),
+            Some(place),
+        );
     }
 }

@@ -138,7 +138,7 @@ impl Sandbox {
             .is_some_and(|listening| listening.is_at(path))
     }
 
-    /// Reports what was decided.
+    /// Reports what was decided; the event's number.
     pub(crate) fn report(
         &self,
         rules: &Rules,
@@ -146,15 +146,28 @@ impl Sandbox {
         host: String,
         secret: Option<String>,
         reason: Option<&str>,
-    ) {
+    ) -> u64 {
         self.shared.events.report(Happening {
-            sandbox: &self.id,
-            label: &rules.label,
-            decision,
-            host,
             secret,
             reason,
-        });
+            ..Happening::new(&self.id, &rules.label, decision, host)
+        })
+    }
+
+    /// Reports what was decided by an entry; the event's number.
+    pub(crate) fn report_rule(
+        &self,
+        rules: &Rules,
+        decision: EgressDecision,
+        host: String,
+        secret: Option<String>,
+        rule: Option<String>,
+    ) -> u64 {
+        self.shared.events.report(Happening {
+            secret,
+            rule,
+            ..Happening::new(&self.id, &rules.label, decision, host)
+        })
     }
 
     /// Closes the listener and every connection, and forgets the secrets.

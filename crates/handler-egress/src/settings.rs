@@ -55,6 +55,11 @@ impl Secret {
     pub(crate) fn is_for(&self, target: &Target) -> bool {
         self.hosts.lists(target)
     }
+
+    /// The entry of its hosts that is this destination's.
+    pub(crate) fn rule(&self, target: &Target) -> Option<String> {
+        self.hosts.rule(target)
+    }
 }
 
 /// Everything that is decided by for one sandbox, at one time.

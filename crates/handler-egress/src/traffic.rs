@@ -47,12 +47,37 @@ impl Traffic {
 pub(crate) struct Counted<S> {
     stream: S,
     traffic: Arc<Traffic>,
+    also: Option<Arc<Traffic>>,
 }
 
 impl<S> Counted<S> {
     /// Counts what goes over `stream`.
     pub(crate) fn new(stream: S, traffic: Arc<Traffic>) -> Self {
-        Self { stream, traffic }
+        Self {
+            stream,
+            traffic,
+            also: None,
+        }
+    }
+
+    /// Counts what comes from now on there too.
+    pub(crate) fn also(mut self, traffic: Arc<Traffic>) -> Self {
+        self.also = Some(traffic);
+        self
+    }
+
+    fn sent(&self, bytes: usize) {
+        self.traffic.sent(bytes);
+        if let Some(also) = &self.also {
+            also.sent(bytes);
+        }
+    }
+
+    fn received(&self, bytes: usize) {
+        self.traffic.received(bytes);
+        if let Some(also) = &self.also {
+            also.received(bytes);
+        }
     }
 
     /// The connection itself; nobody counts then.
@@ -69,7 +94,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        self.traffic.sent(buf.filled().len() - before);
+        self.sent(buf.filled().len() - before);
         Poll::Ready(Ok(()))
     }
 }
@@ -81,7 +106,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
-        self.traffic.received(written);
+        self.received(written);
         Poll::Ready(Ok(written))
     }
 
@@ -99,7 +124,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
-        self.traffic.received(written);
+        self.received(written);
         Poll::Ready(Ok(written))
     }
 

@@ -82,22 +82,22 @@ impl Activity {
 }
 
 /// Copies until both directions have ended, one has failed, or nothing comes any more. `early` was read
-/// from the client before; `judge` is asked about the first bytes, if they matter.
+/// from the client, and counted, before; `judge` is asked about the first bytes, if they matter.
 pub(crate) async fn copy(
     client: &mut UnixStream,
     server: TcpStream,
     early: &[u8],
-    traffic: &Traffic,
+    counters: [&Traffic; 2],
     judge: Option<Judge<'_>>,
 ) -> Ended {
-    copy_within(client, server, early, traffic, judge, IDLE_LIMIT).await
+    copy_within(client, server, early, counters, judge, IDLE_LIMIT).await
 }
 
 async fn copy_within(
     client: &mut UnixStream,
     mut server: TcpStream,
     early: &[u8],
-    traffic: &Traffic,
+    counters: [&Traffic; 2],
     judge: Option<Judge<'_>>,
     limit: Duration,
 ) -> Ended {
@@ -109,7 +109,7 @@ async fn copy_within(
     let (client_read, mut client_write) = client.split();
     let (server_read, mut server_write) = server.split();
     let outward = async {
-        let count = |bytes| traffic.sent(bytes);
+        let count = |bytes| counters.iter().for_each(|all| all.sent(bytes));
         let first = match judge {
             Some(judge) => &first_bytes(&client_read, early, count, judge).await?,
             None => early,
@@ -118,7 +118,7 @@ async fn copy_within(
         out.store(first.len() as u64, Ordering::Relaxed);
         pump(&client_read, &mut server_write, &out, count, &activity).await
     };
-    let count = |bytes| traffic.received(bytes);
+    let count = |bytes| counters.iter().for_each(|all| all.received(bytes));
     let homeward = pump(&server_read, &mut client_write, &back, count, &activity);
     let mut refused = None;
     tokio::select! {
@@ -187,9 +187,10 @@ mod tests {
     async fn a_half_closed_tunnel_still_carries_the_other_direction() {
         let (mut client, mut near, far, mut server) = ends().await;
         let copying = tokio::spawn(async move {
-            let traffic = Traffic::default();
-            let ended = copy(&mut near, far, b"early ", &traffic, None).await;
-            (ended.moved, traffic.read())
+            let (all, one) = (Traffic::default(), Traffic::default());
+            let ended = copy(&mut near, far, b"early ", [&all, &one], None).await;
+            assert_eq!(all.read(), one.read());
+            (ended.moved, all.read())
         });
         client.write_all(b"question").await.expect("write");
         client.shutdown().await.expect("half close");
@@ -213,7 +214,7 @@ mod tests {
         let limit = Duration::from_millis(20);
         let traffic = Traffic::default();
         let judge: Judge<'_> = &|_| Err(Reason::Sni);
-        let ended = copy_within(&mut near, far, b"", &traffic, Some(judge), limit).await;
+        let ended = copy_within(&mut near, far, b"", [&traffic; 2], Some(judge), limit).await;
         let moved = Moved::default();
         assert_eq!(
             ended,

@@ -2,7 +2,9 @@
 
 use crate::accept::{Session, may_stay};
 use crate::body::ResponseBody;
+use crate::flow::BY_POLICY;
 use crate::headers::strip_hop;
+use crate::traffic::Counted;
 use crate::upstream::Upstream;
 use bytes::Bytes;
 use http::Response;
@@ -21,6 +23,7 @@ pub(crate) fn join(
     upstream: Upstream,
 ) {
     let session = session.clone();
+    let flow = session.flow();
     let sandbox = session.sandbox.clone();
     sandbox.spawn("egress upgrade", async move {
         let target = upstream.target().clone();
@@ -29,7 +32,11 @@ pub(crate) fn join(
             tracing::debug!(%target, "one end left while the protocol changed");
             return;
         };
-        let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+        // Inside a tunnel its connection counts already.
+        let counted = flow.as_ref().filter(|_| session.inside.is_none());
+        let counted = counted.map_or_else(Arc::default, |flow| flow.traffic().clone());
+        let mut client = Counted::new(TokioIo::new(client), counted);
+        let mut server = TokioIo::new(server);
         let forbidden = session
             .sandbox
             .until_forbidden(|rules| may_stay(rules, &target, address));
@@ -37,7 +44,12 @@ pub(crate) fn join(
             moved = tokio::io::copy_bidirectional(&mut client, &mut server) => {
                 tracing::debug!(%target, ?moved, "upgraded connection ended");
             }
-            () = forbidden => tracing::info!(%target, "upgraded connection closed by new rules"),
+            () = forbidden => {
+                if let Some(flow) = &flow {
+                    flow.closed(BY_POLICY);
+                }
+                tracing::info!(%target, "upgraded connection closed by new rules");
+            }
         }
         // The driver has handed its stream over; it ends with this.
         drop(upstream);

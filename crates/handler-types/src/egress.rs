@@ -4,6 +4,7 @@
 //! each [`EgressRequest`] gets one [`EgressAnswer`]. After [`EgressRequest::Subscribe`] the
 //! connection carries [`EgressEvent`] lines only. Values of secrets travel here and nowhere else.
 
+use crate::id::SessionId;
 use crate::network::{AllowEntry, NetworkPolicy};
 use crate::observe::EgressTraffic;
 use serde::{Deserialize, Serialize};
@@ -119,7 +120,7 @@ pub enum EgressAnswer {
 }
 
 /// What the filter decided about one request or tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum EgressDecision {
@@ -133,6 +134,47 @@ pub enum EgressDecision {
     Injected,
     /// A phantom was going to a host it is not for; refused.
     Leak,
+    /// Inside a tunnel another host was named than the tunnel's; refused.
+    Mismatch,
+    /// No decision: a tunnel or request that was let through has ended.
+    Ended,
+}
+
+impl EgressDecision {
+    /// As written in events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::Allowed => "allowed",
+            Self::Unlisted => "unlisted",
+            Self::Injected => "injected",
+            Self::Leak => "leak",
+            Self::Mismatch => "mismatch",
+            Self::Ended => "ended",
+        }
+    }
+
+    /// Whether something was refused.
+    #[must_use]
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::Denied | Self::Leak | Self::Mismatch)
+    }
+}
+
+/// How a tunnel or request that was let through went; in its `ended` event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct EgressEnd {
+    /// Number of the event that let it through.
+    pub opened: u64,
+    /// Bytes from the sandbox: all of a tunnel, the body of a request.
+    pub out_bytes: u64,
+    /// Bytes to the sandbox: all of a tunnel, the body of a response.
+    pub in_bytes: u64,
+    /// From the decision to the end, milliseconds.
+    pub duration_ms: u64,
 }
 
 /// One event.
@@ -149,6 +191,9 @@ pub struct EgressEvent {
     /// The label of its settings.
     #[serde(default)]
     pub label: String,
+    /// The session whose sandbox it is, if it is one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
     /// What was decided.
     pub decision: EgressDecision,
     /// The destination as the entry that would allow it, `HOST:PORT`.
@@ -156,16 +201,25 @@ pub struct EgressEvent {
     /// The secret's name, for `injected` and `leak`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// Why, for `denied` (`unlisted`, `address`, `resolve`, `policy none`, `sni`, `host`, `malformed`) and `leak`.
+    /// Why. Refusals have the reason of their `403`: for `denied` `unlisted`, `address`, `resolve`, `policy none`,
+    /// `name`, `target` or `malformed`; for `mismatch` `host` or `sni` (`unlisted` too, where it is only told); for `leak` the part of the request. Of an
+    /// end: `policy` when new rules closed it, `unreachable` when the destination could not be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The entry that decided: of the allow-list for `allowed`, of the secret's hosts for `injected`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// For `ended`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<EgressEnd>,
 }
 
 /// Body of every refusal (`403`, `application/json`): one machine-readable shape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EgressRefusal {
-    /// Always `handler_egress_denied` or `handler_egress_leak`.
+    /// `handler_egress_denied`, `handler_egress_mismatch`, `handler_egress_leak`, or (`502`)
+    /// `handler_egress_unreachable`.
     pub error: String,
     /// The destination, `HOST:PORT`.
     pub host: String,

@@ -103,7 +103,7 @@ async fn a_server_name_of_somebody_else_never_reaches_the_server() {
         assert_eq!(here, [0x15, 3, 3, 0, 2, 2, 112], "{name}");
         assert!(there.is_empty(), "{name}");
         let denied = |event: &handler_types::egress::EgressEvent| {
-            event.decision == EgressDecision::Denied && event.host == *target
+            event.decision == EgressDecision::Mismatch && event.host == *target
         };
         let events = world.filter.events_until(denied).await;
         assert_eq!(events.last().unwrap().reason.as_deref(), Some("sni"));
@@ -192,7 +192,7 @@ async fn the_first_request_in_a_tunnel_must_name_its_host() {
         assert_eq!(answer.status, 403);
         assert_eq!(answer.refusal().1, "host", "{request}");
     }
-    let event = world.filter.event(EgressDecision::Denied).await;
+    let event = world.filter.event(EgressDecision::Mismatch).await;
     assert_eq!(event.reason.as_deref(), Some("host"));
     assert_eq!(&event.host, host);
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");

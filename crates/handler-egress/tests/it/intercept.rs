@@ -210,6 +210,8 @@ async fn a_request_that_names_another_host_is_refused() {
         assert_eq!(answer.status, 403, "{host}");
         assert_eq!(answer.refusal().1, "host");
     }
+    let event = world.filter.event(EgressDecision::Mismatch).await;
+    assert_eq!(event.reason.as_deref(), Some("host"));
     // Without its port the host is the tunnel's.
     let request = format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
     tls.write_all(request.as_bytes()).await.unwrap();
@@ -223,7 +225,7 @@ async fn a_tls_server_name_other_than_the_tunnel_s_host_is_refused() {
     let world = World::new(|_| text("fine")).await;
     world.tls("other.example.test").await.expect_err("refused");
     world.tls("127.0.0.1").await.expect_err("no server name");
-    let event = world.filter.event(EgressDecision::Denied).await;
+    let event = world.filter.event(EgressDecision::Mismatch).await;
     assert_eq!(event.reason.as_deref(), Some("sni"));
     assert_eq!(event.host, world.host);
     assert!(world.origin.received().is_empty());

@@ -6,6 +6,7 @@
 
 mod chain;
 mod control;
+mod flows;
 mod forward;
 mod fronting;
 mod intercept;

@@ -80,7 +80,10 @@ impl Counters {
 
     /// The filter decided.
     pub fn decided(&self, decision: EgressDecision) {
-        let decision = word(decision);
+        if decision == EgressDecision::Ended {
+            return;
+        }
+        let decision = decision.as_str();
         self.egress.get_or_create(&Decision { decision }).inc();
     }
 
@@ -113,15 +116,5 @@ impl Counters {
             "Changes of what terminals and sessions do",
             self.events.clone(),
         );
-    }
-}
-
-fn word(decision: EgressDecision) -> &'static str {
-    match decision {
-        EgressDecision::Denied => "denied",
-        EgressDecision::Allowed => "allowed",
-        EgressDecision::Unlisted => "unlisted",
-        EgressDecision::Injected => "injected",
-        EgressDecision::Leak => "leak",
     }
 }

@@ -55,9 +55,12 @@ impl EgressDigest {
     pub(crate) fn line(&mut self, id: &SandboxId, event: &EgressEvent) -> Option<Note> {
         let (word, level) = match event.decision {
             EgressDecision::Denied => ("denied", LogLevel::Warning),
+            EgressDecision::Mismatch => ("mismatch", LogLevel::Warning),
             EgressDecision::Leak => ("leak", LogLevel::Error),
             EgressDecision::Unlisted => ("unlisted", LogLevel::Info),
-            EgressDecision::Allowed | EgressDecision::Injected => return None,
+            EgressDecision::Allowed | EgressDecision::Injected | EgressDecision::Ended => {
+                return None;
+            }
         };
         let known = self.0.entry(event.sandbox.clone()).or_default();
         if event.t <= known.told_until {
@@ -113,10 +116,13 @@ mod tests {
             t,
             sandbox: "sb".to_owned(),
             label: String::new(),
+            session: None,
             decision,
             host: host.to_owned(),
             secret: None,
             reason: Some("unlisted".to_owned()),
+            rule: None,
+            end: None,
         }
     }
 
