@@ -4,6 +4,7 @@
 //! This is the only room that opens the database or a secret value. It knows nothing of lifecycles,
 //! conversations or backends: it stores what its callers decided.
 
+pub mod audit;
 pub mod db;
 pub mod folders;
 pub mod limits;

@@ -54,6 +54,12 @@ impl Layout {
         self.state.join("handler.lock")
     }
 
+    /// The audit log.
+    #[must_use]
+    pub fn audit_dir(&self) -> PathBuf {
+        self.data.join("audit")
+    }
+
     /// A sandbox's own folder on disk.
     #[must_use]
     pub fn sandbox_dir(&self, id: &SandboxId) -> PathBuf {
