@@ -10,6 +10,7 @@ mod requests;
 mod sockets;
 mod switches;
 mod trap;
+mod tunnels;
 
 use super::checks;
 use crate::subject::Subject;
@@ -28,6 +29,7 @@ checks! { "escape":
     no_spelling_of_an_address_gets_around_the_list;
     no_spelling_of_an_address_reaches_this_machine_in_log_only;
     no_request_is_smuggled_or_sent_elsewhere;
+    no_tunnel_begins_with_words_for_another_host;
     no_packet_leaves_another_way;
     no_socket_of_the_machine_is_a_way_out;
     no_switch_inside_turns_the_list_off;
@@ -56,21 +58,32 @@ impl Case {
 
 /// Bytes that are sent to the way out as they are, and what comes back; the words `{F}` and `{A}` are the ports.
 pub(super) fn send(bytes: &str) -> String {
+    send_after(bytes, &[])
+}
+
+/// The same, and then more, a moment apart.
+pub(super) fn send_after(head: &str, pieces: &[&[u8]]) -> String {
     let mut words = String::new();
-    let mut rest = bytes;
+    let mut rest = head;
     while let Some((before, after)) = rest.split_once('{') {
-        encode(before, &mut words);
+        encode(before.as_bytes(), &mut words);
         let (port, after) = after.split_once('}').unwrap_or((after, ""));
         write!(words, "'\"${port}\"'").unwrap();
         rest = after;
     }
-    encode(rest, &mut words);
+    encode(rest.as_bytes(), &mut words);
+    let mut script = format!("printf '%b' '{words}'");
+    for piece in pieces {
+        words.clear();
+        encode(piece, &mut words);
+        write!(script, "; sleep 0.3; printf '%b' '{words}'").unwrap();
+    }
     // The writing end stays open until the answer is there: a client that hangs up is not served.
-    format!("(printf '%b' '{words}'; sleep 2) | timeout 8 busybox nc 127.0.0.1 $P")
+    format!("({script}; sleep 2) | timeout 8 busybox nc 127.0.0.1 $P")
 }
 
-fn encode(text: &str, out: &mut String) {
-    for byte in text.bytes() {
+fn encode(bytes: &[u8], out: &mut String) {
+    for byte in bytes {
         write!(out, "\\0{byte:03o}").unwrap();
     }
 }
@@ -82,6 +95,8 @@ pub(super) const ALIAS: &str = "host.containers.internal";
 struct Attempt {
     sandbox: Sandbox,
     allowed: HttpOrigin,
+    /// May be reached, and keeps what comes as it is.
+    raw: Trap,
     trap: Trap,
 }
 
@@ -89,7 +104,11 @@ impl Attempt {
     async fn new(s: &Subject, enforcement: Enforcement) -> anyhow::Result<Self> {
         trap::works().await?;
         let (allowed, trap) = (HttpOrigin::start().await?, Trap::set().await?);
-        let mut allow = vec![format!("{ALIAS}:{}", allowed.port()).parse()?];
+        let raw = Trap::set().await?;
+        let mut allow = vec![
+            format!("{ALIAS}:{}", allowed.port()).parse()?,
+            format!("{ALIAS}:{}", raw.port()).parse()?,
+        ];
         // Names that lead to this machine are listed, and still nobody gets there by them.
         for name in addresses::names_of_this_machine() {
             allow.push(format!("{name}:{}", trap.port()).parse()?);
@@ -103,6 +122,7 @@ impl Attempt {
         Ok(Self {
             sandbox,
             allowed,
+            raw,
             trap,
         })
     }
@@ -128,9 +148,10 @@ impl Attempt {
 
     fn script(&self, cases: &[Case]) -> String {
         let mut script = format!(
-            "P=${{http_proxy##*:}}; P=${{P%/}}; F={}; A={}; mkdir -p /tmp/escape; cd /tmp/escape\n",
+            "P=${{http_proxy##*:}}; P=${{P%/}}; F={}; A={}; R={}; mkdir -p /tmp/escape; cd /tmp/escape\n",
             self.trap.port(),
-            self.allowed.port()
+            self.allowed.port(),
+            self.raw.port()
         );
         for case in cases {
             writeln!(
@@ -161,6 +182,13 @@ impl Attempt {
         }
         let caught = self.trap.caught().await;
         ensure!(caught.is_empty(), "this got out: {caught:#?}");
+        let raw = self.raw.caught().await;
+        let is_other = |text: &&String| text.to_ascii_lowercase().contains("escape");
+        let other: Vec<_> = raw.iter().filter(is_other).collect();
+        ensure!(
+            other.is_empty(),
+            "this got to the host that is allowed: {other:#?}"
+        );
         let bad = self
             .sandbox
             .out("cat /tmp/escape/bad 2>/dev/null; true")
@@ -190,6 +218,19 @@ async fn no_request_is_smuggled_or_sent_elsewhere(s: Arc<Subject>) -> anyhow::Re
     try_all(&s, Enforcement::Enforce, &requests::cases()).await
 }
 
+async fn no_tunnel_begins_with_words_for_another_host(s: Arc<Subject>) -> anyhow::Result<()> {
+    let attempt = Attempt::new(&s, Enforcement::Enforce).await?;
+    attempt
+        .run(&[&[tunnels::control()][..], &tunnels::cases()].concat())
+        .await?;
+    let raw = attempt.raw.caught().await;
+    ensure!(
+        raw.iter().any(|text| text.contains(ALIAS)),
+        "a tunnel to the host that is allowed does not work: {raw:#?}"
+    );
+    s.down(attempt.sandbox).await
+}
+
 async fn no_packet_leaves_another_way(s: Arc<Subject>) -> anyhow::Result<()> {
     try_all(&s, Enforcement::Enforce, &packets::cases()).await
 }
@@ -211,6 +252,7 @@ fn everything() -> Vec<(&'static str, Vec<Case>)> {
             addresses::cases_with(&own),
         ),
         ("Requests", requests::cases()),
+        ("Tunnels to the host that is allowed", tunnels::cases()),
         ("Packets", packets::cases()),
         ("Sockets", sockets::cases()),
         ("Switches", switches::cases()),
