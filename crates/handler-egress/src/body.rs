@@ -1,6 +1,8 @@
-//! A body that is swapped while it streams. Frames keep their order, the length stays true, nothing
-//! waits but the end that could begin a needle.
+//! A body that is swapped while it streams. Frames keep their order, nothing waits but the end that could
+//! begin a needle; a length that is promised stays true, and where it could not it is not promised.
 
+use crate::coding::{Coding, Corrupt};
+use crate::recode::{Recode, Step};
 use crate::report::RequestReport;
 use crate::scan::{Leak, Scanner};
 use bytes::Bytes;
@@ -10,7 +12,10 @@ use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+
+/// Steps of undoing a coding without anything to pass on, after which others get their turn.
+const STEPS: usize = 16;
 
 /// Bodies of requests as they go out.
 pub(crate) type RequestBody = Rewritten<Incoming>;
@@ -23,6 +28,9 @@ pub(crate) enum BodyError {
     /// A phantom was found where it must not be.
     #[error("the body held a stand-in that is not for this destination")]
     Leak,
+    /// Its content coding cannot be undone.
+    #[error(transparent)]
+    Coding(#[from] Corrupt),
     /// The peer broke off.
     #[error("the peer broke off")]
     Broken(#[from] hyper::Error),
@@ -33,21 +41,39 @@ pub(crate) enum BodyError {
 pub(crate) struct Rewritten<B> {
     inner: B,
     scanner: Scanner,
+    recode: Option<Recode>,
     report: Option<Arc<RequestReport>>,
     trailers: Option<HeaderMap>,
+    /// Whether everything has been given but the trailers.
     ended: bool,
 }
 
-impl<B> Rewritten<B> {
+impl<B: Body> Rewritten<B> {
     /// Swaps in `inner`; what is found is told to `report`.
     pub(crate) fn new(inner: B, scanner: Scanner, report: Option<Arc<RequestReport>>) -> Self {
         Self {
             inner,
             scanner,
+            recode: None,
             report,
             trailers: None,
             ended: false,
         }
+    }
+
+    /// Undoes a coding before swapping, and does it again if `again`. Without needles, and for a body
+    /// that is empty, it is left alone; gives whether it was not.
+    pub(crate) fn decode(&mut self, coding: Coding, again: bool) -> bool {
+        if self.scanner.needles().is_empty() || self.inner.is_end_stream() {
+            return false;
+        }
+        self.recode = Some(Recode::new(coding, again));
+        true
+    }
+
+    /// Whether the length stays what it was.
+    fn keeps_length(&self) -> bool {
+        self.recode.is_none() && self.scanner.needles().keeps_length()
     }
 
     /// Tells what was found; a leak ends the body.
@@ -60,7 +86,6 @@ impl<B> Rewritten<B> {
                 Ok(bytes)
             }
             Err(Leak(secret)) => {
-                self.ended = true;
                 if let Some(report) = &self.report {
                     report.leaked(secret, "body");
                 }
@@ -70,9 +95,6 @@ impl<B> Rewritten<B> {
     }
 
     fn push(&mut self, data: Bytes) -> Result<Bytes, BodyError> {
-        if let Some(report) = &self.report {
-            report.sent(data.len());
-        }
         let mut found = Vec::new();
         let bytes = self.scanner.push(data, &mut found);
         self.settle(&found, bytes)
@@ -85,11 +107,114 @@ impl<B> Rewritten<B> {
         self.settle(&found, bytes)
     }
 
-    fn trailers(&mut self, mut trailers: HeaderMap) -> Result<HeaderMap, BodyError> {
+    fn swap_trailers(&mut self, mut trailers: HeaderMap) -> Result<HeaderMap, BodyError> {
         let mut found = Vec::new();
         let swapped = crate::headers::rewrite(&mut trailers, self.scanner.needles(), &mut found);
         self.settle(&found, swapped.map(|()| Bytes::new()))?;
         Ok(trailers)
+    }
+
+    /// One step of undoing a coding, swapping and doing it again; `None` when bytes are needed for it.
+    fn step(&mut self) -> Result<Option<Bytes>, BodyError> {
+        let Some(recode) = &mut self.recode else {
+            return Ok(None);
+        };
+        let (text, last) = match recode.step()? {
+            Step::Hungry => return Ok(None),
+            Step::Text(text) => (self.push(text)?, false),
+            Step::End => (self.finish()?, true),
+        };
+        match &mut self.recode {
+            Some(recode) => Ok(Some(recode.pass(text, last)?)),
+            None => Ok(Some(text)),
+        }
+    }
+
+    /// What can be given without more of `inner`; `None` if nothing can.
+    fn ready(&mut self) -> Result<Option<Bytes>, BodyError> {
+        for _ in 0..STEPS {
+            match self.step()? {
+                Some(bytes) if bytes.is_empty() && !self.ended => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Some(Bytes::new()))
+    }
+
+    fn take_in(&mut self, data: Bytes) -> Result<Bytes, BodyError> {
+        if let Some(report) = &self.report {
+            report.sent(data.len());
+        }
+        match &mut self.recode {
+            None => self.push(data),
+            Some(recode) => {
+                recode.push(&data);
+                Ok(Bytes::new())
+            }
+        }
+    }
+
+    fn close(&mut self, trailers: Option<HeaderMap>) -> Result<Bytes, BodyError> {
+        self.trailers = trailers;
+        match &mut self.recode {
+            None => self.finish(),
+            Some(recode) => {
+                recode.close();
+                Ok(Bytes::new())
+            }
+        }
+    }
+
+    /// While nothing comes, what was done so far must not wait inside the coding.
+    fn flush(&mut self) -> Result<Bytes, BodyError> {
+        match &mut self.recode {
+            None => Ok(Bytes::new()),
+            Some(recode) => Ok(recode.flush()?),
+        }
+    }
+
+    /// After an error nothing more is given.
+    fn fail(&mut self, error: BodyError) -> BodyError {
+        self.ended = true;
+        self.trailers = None;
+        self.recode = None;
+        if let (BodyError::Coding(_), Some(report)) = (&error, &self.report) {
+            report.undecodable();
+        }
+        error
+    }
+}
+
+impl<B> Rewritten<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    BodyError: From<B::Error>,
+{
+    /// The next bytes, or none yet although something has happened, or the end.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Some(ready) = self.ready().transpose() {
+            if matches!(&ready, Ok(bytes) if bytes.is_empty() && !self.ended) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            return Poll::Ready(Some(ready));
+        }
+        let bytes = match Pin::new(&mut self.inner).poll_frame(cx) {
+            Poll::Pending => match self.flush() {
+                Ok(bytes) if bytes.is_empty() => return Poll::Pending,
+                flushed => flushed,
+            },
+            Poll::Ready(None) => self.close(None),
+            Poll::Ready(Some(Err(error))) => Err(error.into()),
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) => self.take_in(data),
+                Err(frame) => self.close(frame.into_trailers().ok()),
+            },
+        };
+        Poll::Ready(Some(bytes))
     }
 }
 
@@ -107,40 +232,31 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         loop {
-            if let Some(trailers) = this.trailers.take() {
-                let trailers = this.trailers(trailers);
-                return Poll::Ready(Some(trailers.map(Frame::trailers)));
+            match std::task::ready!(this.poll_bytes(cx)) {
+                Some(Ok(bytes)) if bytes.is_empty() => {}
+                Some(Ok(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(this.fail(error)))),
+                None => break,
             }
-            if this.ended {
-                return Poll::Ready(None);
-            }
-            let out = match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
-                Some(Err(error)) => {
-                    this.ended = true;
-                    return Poll::Ready(Some(Err(error.into())));
-                }
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => this.push(data),
-                    Err(frame) => {
-                        this.trailers = frame.into_trailers().ok();
-                        this.finish()
-                    }
-                },
-                None => this.finish(),
-            };
-            match out {
-                Ok(bytes) if bytes.is_empty() => {}
-                out => return Poll::Ready(Some(out.map(Frame::data))),
-            }
+        }
+        let Some(trailers) = this.trailers.take() else {
+            return Poll::Ready(None);
+        };
+        match this.swap_trailers(trailers) {
+            Ok(trailers) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+            Err(error) => Poll::Ready(Some(Err(this.fail(error)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.trailers.is_none()
-            && (self.ended || (self.scanner.held() == 0 && self.inner.is_end_stream()))
+        let empty = self.recode.is_none() && self.scanner.held() == 0 && self.inner.is_end_stream();
+        self.trailers.is_none() && (self.ended || empty)
     }
 
     fn size_hint(&self) -> SizeHint {
+        if !self.keeps_length() && !self.is_end_stream() {
+            return SizeHint::default();
+        }
         let held = self.scanner.held() as u64;
         let inner = self.inner.size_hint();
         let mut hint = SizeHint::new();

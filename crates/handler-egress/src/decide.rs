@@ -33,6 +33,8 @@ pub(crate) enum Reason {
     Sni,
     /// Not HTTP.
     Malformed,
+    /// The content coding cannot be undone.
+    Coding,
 }
 
 impl Reason {
@@ -48,6 +50,7 @@ impl Reason {
             Self::Host => "host",
             Self::Sni => "sni",
             Self::Malformed => "malformed",
+            Self::Coding => "coding",
         }
     }
 

@@ -3,7 +3,9 @@
 
 use crate::accept::Session;
 use crate::body::{RequestBody, ResponseBody, Rewritten};
-use crate::decide::{Verdict, judge};
+use crate::coding::{UnknownCoding, coding_of};
+use crate::content::form_of;
+use crate::decide::{Reason, Verdict, judge};
 use crate::dial::dial;
 use crate::headers::{strip_hop, wanted_upgrade};
 use crate::inject::{HeadError, path_of, rewrite_head};
@@ -17,7 +19,7 @@ use crate::upgrade;
 use crate::upstream::{Scheme, Slot, Upstream, open};
 use handler_types::egress::EgressDecision;
 use http::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, EXPECT, HeaderValue, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming};
@@ -65,10 +67,13 @@ pub(crate) async fn exchange(
         upgrade::join(session, client, server, upstream);
         return Ok(upgrade::answer(response));
     }
+    // Before the fields of this hop go: a transfer coding is one to be understood, too.
+    let masked = mask(response, Needles::for_response(rules, target));
+    let mut response = masked.map_err(|UnknownCoding| Refusal::coded_answer(target))?;
     session.keep_upstream(Slot::Open(upstream));
     strip_hop(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
-    Ok(mask(response, Needles::for_response(rules, target)))
+    Ok(response)
 }
 
 /// The request as it goes out, and the secrets given in its head.
@@ -81,6 +86,7 @@ fn prepare(
 ) -> Result<(Request<RequestBody>, Vec<usize>), Refusal> {
     let (mut parts, body) = request.into_parts();
     let upgrade = wanted_upgrade(&parts.headers);
+    let coding = coding_of(&parts.headers);
     strip_hop(&mut parts.headers);
     // We have said "continue" ourselves.
     parts.headers.remove(EXPECT);
@@ -89,7 +95,7 @@ fn prepare(
         parts.headers.insert(ACCEPT_ENCODING, identity);
     }
     let clear = scheme == Scheme::Plain;
-    let mut needles = Needles::for_request(rules.clone(), target, clear);
+    let needles = Needles::for_request(rules.clone(), target, clear);
     let path = path_of(&parts.uri);
     let (path, given) =
         rewrite_head(&mut parts.headers, &path, &needles).map_err(|error| match error {
@@ -104,26 +110,27 @@ fn prepare(
         })?;
     parts.uri = Uri::from(path);
     parts.version = Version::HTTP_11;
-    if body.size_hint().exact().is_none() {
-        // Said outright, or the body of a GET would be left out.
-        let chunked = HeaderValue::from_static("chunked");
-        parts.headers.insert(TRANSFER_ENCODING, chunked);
-    }
     if let Some(protocol) = upgrade {
         let upgrade = HeaderValue::from_static("upgrade");
         parts.headers.insert(CONNECTION, upgrade);
         parts.headers.insert(UPGRADE, protocol);
     }
-    if parts
-        .headers
-        .get_all(CONTENT_ENCODING)
-        .iter()
-        .any(|value| value != "identity")
-    {
-        // Compressed bytes pass unchanged.
-        needles = needles.only_leaks();
+    let needles = needles.in_form(form_of(&parts.headers));
+    let unread = !needles.is_empty() && !body.is_end_stream();
+    let mut body = Rewritten::new(body, Scanner::new(needles), Some(watch.clone()));
+    match coding {
+        Ok(Some(coding)) => {
+            body.decode(coding, true);
+        }
+        Err(UnknownCoding) if unread => return Err(Refusal::denied(target, Reason::Coding)),
+        Ok(None) | Err(UnknownCoding) => {}
     }
-    let body = Rewritten::new(body, Scanner::new(needles), Some(watch.clone()));
+    if body.size_hint().exact().is_none() {
+        parts.headers.remove(CONTENT_LENGTH);
+        // Said outright, or the body of a GET would be left out.
+        let chunked = HeaderValue::from_static("chunked");
+        parts.headers.insert(TRANSFER_ENCODING, chunked);
+    }
     Ok((Request::from_parts(parts, body), given))
 }
 
@@ -195,6 +202,9 @@ async fn send(
     }
     if let Some(secret) = watch.leak() {
         return Err(Refusal::leak(target, secret));
+    }
+    if watch.is_undecodable() {
+        return Err(Refusal::undecodable(target));
     }
     tracing::debug!(error = %error.error(), %target, "no response");
     Err(Refusal::unreachable(

@@ -1,6 +1,6 @@
 //! Header work that both directions share: fields of one hop are taken out, values are swapped.
 
-use crate::scan::{Leak, Needles};
+use crate::scan::{Leak, Needles, wiped};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
@@ -77,7 +77,7 @@ pub(crate) fn rewrite(
         }
         if let Some(swapped) = needles.rewrite(value.as_bytes(), found)? {
             // What is put in is printable, so the value stays a valid one.
-            if let Ok(swapped) = HeaderValue::from_maybe_shared(bytes::Bytes::from(swapped)) {
+            if let Ok(swapped) = HeaderValue::from_maybe_shared(wiped(swapped)) {
                 *value = swapped;
                 value.set_sensitive(true);
             }

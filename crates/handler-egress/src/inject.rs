@@ -1,13 +1,19 @@
 //! Phantom → value in the head of a request: header values, Basic credentials, the request target.
 //!
+//! In the target a phantom may be percent-encoded, in whole or in part; a character of the value that has
+//! a meaning there is percent-encoded. Nothing is decoded twice: `%2573` is not an `s`.
+//!
 //! Invariant: either the whole head is swapped, or nothing of it goes out.
 
-use crate::scan::{Leak, Needles};
+use crate::form::Form;
+use crate::scan::{Leak, Needles, wiped};
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use http::uri::{PathAndQuery, Uri};
+use zeroize::Zeroizing;
 
 /// Reads credentials with or without padding, as servers do.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -38,20 +44,21 @@ pub(crate) fn rewrite_head(
     rewrite_basic(headers, needles, &mut found).map_err(place("credentials"))?;
     crate::headers::rewrite(headers, needles, &mut found).map_err(place("header"))?;
     let swapped = needles
+        .clone()
+        .in_form(Form::Percent)
         .rewrite(path.as_str().as_bytes(), &mut found)
         .map_err(place("target"))?;
     let path = match swapped {
         None => path.clone(),
-        Some(bytes) => parse_path(bytes).ok_or(HeadError::Target)?,
+        Some(bytes) => parse_path(wiped(bytes)).ok_or(HeadError::Target)?,
     };
     Ok((path, found))
 }
 
 /// The text as request target, if it survives being read as one unchanged.
-fn parse_path(bytes: Vec<u8>) -> Option<PathAndQuery> {
-    let text = String::from_utf8(bytes).ok()?;
-    let path: PathAndQuery = text.parse().ok()?;
-    (path.as_str() == text).then_some(path)
+fn parse_path(bytes: Bytes) -> Option<PathAndQuery> {
+    let path = PathAndQuery::from_maybe_shared(bytes.clone()).ok()?;
+    (path.as_str().as_bytes() == bytes).then_some(path)
 }
 
 /// Swaps inside the base64 of `Authorization: Basic`.
@@ -68,11 +75,10 @@ fn rewrite_basic(
             continue;
         };
         if let Some(swapped) = needles.rewrite(&plain, found)? {
-            let text = format!(
-                "Basic {}",
-                base64::engine::general_purpose::STANDARD.encode(swapped)
-            );
-            if let Ok(swapped) = HeaderValue::try_from(text) {
+            let mut text = Zeroizing::new("Basic ".to_owned());
+            base64::engine::general_purpose::STANDARD.encode_string(&*swapped, &mut text);
+            let text = Zeroizing::new(text.as_bytes().to_vec());
+            if let Ok(swapped) = HeaderValue::from_maybe_shared(wiped(text)) {
                 *value = swapped;
                 value.set_sensitive(true);
             }
@@ -156,6 +162,23 @@ mod tests {
     }
 
     #[test]
+    fn a_percent_encoded_phantom_in_the_target_becomes_the_value_and_stays_a_target() {
+        for (given, wanted) in [
+            ("/p%68antom-1234", "/t%68e-value-99"),
+            (
+                "/x?k=%70%68%61%6e%74%6F%6D-1234&l=1",
+                "/x?k=%74%68%65%2D%76%61%6Cue-99&l=1",
+            ),
+        ] {
+            let out = rewrite("x", "1", given);
+            assert_eq!(out, Ok(("1".to_owned(), wanted.to_owned())));
+        }
+        let out = rewrite("x", "1", "/x?k=phantom%235678&l=1");
+        let wanted = "/x?k=odd%3Cval%75e%3E%7B%7D&l=1";
+        assert_eq!(out.expect("no leak").1, wanted);
+    }
+
+    #[test]
     fn what_holds_no_phantom_is_left_exactly_as_it_was() {
         for value in [
             "Basic not/base64!",
@@ -174,6 +197,8 @@ mod tests {
         for (name, value, path, place) in [
             ("x", "phantom-1234 phantom-5678", "/", "header"),
             ("x", "1", "/phantom-1234/phantom-5678", "target"),
+            ("x", "1", "/?a=phantom%2D5678", "target"),
+            ("x", "https://b.com/?a=phantom%2d5678", "/", "header"),
             (
                 "authorization",
                 &format!("Basic {encoded}"),

@@ -48,6 +48,9 @@ impl Refusal {
                 format!("the request for {host} cannot be read as one")
             }
             Reason::Malformed => "this is not HTTP".to_owned(),
+            Reason::Coding => format!(
+                "the body for {host} cannot be looked at in its content coding; send it plain, or once coded with gzip, deflate, br or zstd"
+            ),
         };
         Self::new(host, reason, message)
     }
@@ -67,6 +70,7 @@ impl Refusal {
             // A name without address is no matter of the allow-list.
             status: match reason {
                 Reason::Resolve => StatusCode::BAD_GATEWAY,
+                Reason::Coding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 _ => StatusCode::FORBIDDEN,
             },
             error: match reason {
@@ -106,6 +110,24 @@ impl Refusal {
             host,
             reason: "unreachable".to_owned(),
             denied: None,
+        }
+    }
+
+    /// The body does not follow its coding; already reported.
+    pub(crate) fn undecodable(target: &Target) -> Self {
+        Self {
+            denied: None,
+            ..Self::denied(target, Reason::Coding)
+        }
+    }
+
+    /// The destination answers in a coding that cannot be looked through for values.
+    pub(crate) fn coded_answer(target: &Target) -> Self {
+        let why = "it answers in a content coding that nobody asked for and that cannot be undone";
+        Self {
+            reason: Reason::Coding.as_str().to_owned(),
+            denied: Some(Reason::Coding),
+            ..Self::unreachable(target, why)
         }
     }
 

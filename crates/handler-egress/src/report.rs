@@ -1,5 +1,6 @@
 //! What is reported about one request: each secret given once, a leak once.
 
+use crate::decide::Reason;
 use crate::sandbox::Sandbox;
 use crate::settings::Rules;
 use crate::target::Target;
@@ -16,6 +17,7 @@ pub(crate) struct RequestReport {
     given: Mutex<Vec<usize>>,
     leak: OnceLock<usize>,
     traffic: Arc<Traffic>,
+    undecodable: OnceLock<()>,
 }
 
 impl RequestReport {
@@ -28,6 +30,7 @@ impl RequestReport {
             given: Mutex::default(),
             leak: OnceLock::new(),
             traffic: Arc::default(),
+            undecodable: OnceLock::new(),
         }
     }
 
@@ -59,6 +62,25 @@ impl RequestReport {
         if self.leak.set(secret).is_ok() {
             self.report_leak(secret, place);
         }
+    }
+
+    /// The body does not follow its coding, and goes no further.
+    pub(crate) fn undecodable(&self) {
+        if self.undecodable.set(()).is_ok() {
+            let (host, reason) = (self.target.to_string(), Reason::Coding.as_str());
+            self.sandbox.report(
+                &self.rules,
+                EgressDecision::Denied,
+                host,
+                None,
+                Some(reason),
+            );
+        }
+    }
+
+    /// Whether the body did not follow its coding.
+    pub(crate) fn is_undecodable(&self) -> bool {
+        self.undecodable.get().is_some()
     }
 
     /// The name of the secret whose phantom was found, if one was.

@@ -1,14 +1,19 @@
 //! Finding stand-ins and values in bytes and swapping them, whole or in pieces. Pure.
 //!
-//! Invariant: the result does not depend on where the bytes were split, and has exactly the length of
-//! the input. At most `longest needle - 1` bytes are held back, and only if they could begin one.
+//! Invariant: the result does not depend on where the bytes were split. No more is held back than the
+//! longest needle with every character escaped, less one byte, and only what could begin a needle.
+//! Needles are found escaped, too ([`Form`]); where [`Needles::keeps_length`], the length stays.
 
+use crate::form::{self, Form};
 use crate::settings::{Rules, Secret};
 use crate::target::Target;
 use bytes::Bytes;
 use memchr::memmem;
 use std::fmt;
 use std::sync::Arc;
+use zeroize::Zeroizing;
+
+use search::{Hit, Search, first};
 
 /// What to do where a needle is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +38,19 @@ pub(crate) struct Needles {
     rules: Arc<Rules>,
     list: Vec<Needle>,
     longest: usize,
+    form: Form,
+    /// Which ASCII characters some needle has.
+    characters: u128,
+}
+
+/// A text with needles swapped, as far as that is settled.
+struct Swapped {
+    /// The settled text.
+    text: Zeroizing<Vec<u8>>,
+    /// How much of the input it stands for; the rest waits for more.
+    settled: usize,
+    /// Whether anything was found in it.
+    changed: bool,
 }
 
 /// A phantom was found where it must not be: position of its secret in the rules.
@@ -92,16 +110,28 @@ impl Needles {
     }
 
     fn new(rules: Arc<Rules>, list: Vec<Needle>) -> Self {
-        let longest = list
-            .iter()
-            .map(|needle| rules.secrets[needle.secret].phantom.len())
-            .max()
-            .unwrap_or(0);
-        Self {
+        let mut needles = Self {
             rules,
             list,
-            longest,
+            longest: 0,
+            form: Form::Loose,
+            characters: 0,
+        };
+        let (mut longest, mut characters) = (0, 0);
+        for needle in &needles.list {
+            let sought = needles.sought(*needle);
+            longest = longest.max(sought.len());
+            characters |= sought.iter().fold(0, |all, byte| all | bit(*byte));
         }
+        needles.longest = longest;
+        needles.characters = characters;
+        needles
+    }
+
+    /// The same, in a text of this form.
+    pub(crate) fn in_form(mut self, form: Form) -> Self {
+        self.form = form;
+        self
     }
 
     /// Whether there is nothing to look for.
@@ -109,10 +139,12 @@ impl Needles {
         self.list.is_empty()
     }
 
-    /// The same, finding leaks only: for bytes that must not be changed.
-    pub(crate) fn only_leaks(mut self) -> Self {
-        self.list.retain(|needle| needle.role == Role::Leak);
-        Self::new(self.rules, self.list)
+    /// Whether a text has the same length after swapping, whatever is found in it.
+    pub(crate) fn keeps_length(&self) -> bool {
+        self.list.iter().all(|needle| {
+            self.replacement(*needle)
+                .is_none_or(|put| self.form.keeps_length(self.sought(*needle), put))
+        })
     }
 
     /// Swaps in a whole text; `None` if nothing was found. Secrets found are added to `found`.
@@ -120,19 +152,25 @@ impl Needles {
         &self,
         text: &[u8],
         found: &mut Vec<usize>,
-    ) -> Result<Option<Vec<u8>>, Leak> {
-        if !self.occurs_in(text) {
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, Leak> {
+        if !self.may_occur_in(text) {
             return Ok(None);
         }
-        let mut copy = text.to_vec();
-        self.swap(&mut copy, true, found)?;
-        Ok(Some(copy))
+        let swapped = self.swap(text, true, found)?;
+        Ok(swapped.changed.then_some(swapped.text))
     }
 
-    fn occurs_in(&self, text: &[u8]) -> bool {
-        self.list
-            .iter()
-            .any(|needle| memmem::find(text, self.sought(*needle)).is_some())
+    /// Cheap: whether a needle, or an escape that matters, is in the text.
+    fn may_occur_in(&self, text: &[u8]) -> bool {
+        self.has_escapes(text)
+            || self
+                .list
+                .iter()
+                .any(|needle| memmem::find(text, self.sought(*needle)).is_some())
+    }
+
+    fn has_escapes(&self, text: &[u8]) -> bool {
+        form::has_escapes(text, |byte| self.characters & bit(byte) != 0)
     }
 
     fn sought(&self, needle: Needle) -> &[u8] {
@@ -152,62 +190,44 @@ impl Needles {
         }
     }
 
-    /// Swaps in place, leftmost first and the longest of two at one place. Gives the position from
-    /// which bytes must wait for more; with `last` nothing waits.
-    fn swap(&self, buf: &mut [u8], last: bool, found: &mut Vec<usize>) -> Result<usize, Leak> {
-        let finders: Vec<_> = self
-            .list
-            .iter()
-            .map(|needle| memmem::Finder::new(self.sought(*needle)))
-            .collect();
-        let mut next: Vec<Option<usize>> = finders.iter().map(|finder| finder.find(buf)).collect();
-        let mut from = 0;
-        let mut waits = self.begins_at(buf, from, last);
-        loop {
-            let best = next
-                .iter()
-                .enumerate()
-                .filter_map(|(index, at)| at.map(|at| (at, index)))
-                .min_by_key(|(at, index)| (*at, usize::MAX - finders[*index].needle().len()));
-            let Some((at, index)) = best.filter(|(at, _)| *at < waits) else {
-                return Ok(waits);
-            };
+    /// Swaps leftmost first and the longest of two needles at one place; with `last` nothing waits.
+    fn swap(&self, buf: &[u8], last: bool, found: &mut Vec<usize>) -> Result<Swapped, Leak> {
+        let search = Search::new(self, buf, last);
+        let mut next: Vec<Option<Hit>> = search.all_from(0);
+        let mut text = Zeroizing::new(Vec::with_capacity(buf.len()));
+        let (mut from, mut settled) = (0, search.begins_at(0));
+        let mut changed = false;
+        while let Some((hit, index)) = first(&next).filter(|(hit, _)| hit.start < settled) {
             let needle = self.list[index];
             let Some(replacement) = self.replacement(needle) else {
                 return Err(Leak(needle.secret));
             };
-            from = at + replacement.len();
-            buf[at..from].copy_from_slice(replacement);
+            text.extend_from_slice(&buf[from..hit.start]);
+            let was = &buf[hit.start..hit.end];
+            let sought = self.sought(needle);
+            self.form
+                .replace(was, hit.escaped, sought, replacement, &mut text);
+            changed = true;
+            from = hit.end;
             if !found.contains(&needle.secret) {
                 found.push(needle.secret);
             }
-            for (finder, at) in finders.iter().zip(&mut next) {
-                if at.is_some_and(|at| at < from) {
-                    *at = finder.find(&buf[from..]).map(|more| from + more);
-                }
-            }
-            if waits < from {
-                waits = self.begins_at(buf, from, last);
+            search.refresh(&mut next, from);
+            if settled < from {
+                settled = search.begins_at(from);
             }
         }
+        text.extend_from_slice(&buf[from..settled]);
+        Ok(Swapped {
+            text,
+            settled,
+            changed,
+        })
     }
+}
 
-    /// The first position, not before `from`, whose rest is the beginning of a needle.
-    fn begins_at(&self, buf: &[u8], from: usize, last: bool) -> usize {
-        if last || self.longest == 0 {
-            return buf.len();
-        }
-        let first = from.max(buf.len().saturating_sub(self.longest - 1));
-        (first..buf.len())
-            .find(|at| {
-                let rest = &buf[*at..];
-                self.list.iter().any(|needle| {
-                    let sought = self.sought(*needle);
-                    rest.len() < sought.len() && sought.starts_with(rest)
-                })
-            })
-            .unwrap_or(buf.len())
-    }
+fn bit(byte: u8) -> u128 {
+    1u128.checked_shl(u32::from(byte)).unwrap_or(0)
 }
 
 impl fmt::Debug for Needles {
@@ -221,7 +241,7 @@ impl fmt::Debug for Needles {
 /// Swaps in a stream.
 pub(crate) struct Scanner {
     needles: Needles,
-    held: Vec<u8>,
+    held: Zeroizing<Vec<u8>>,
 }
 
 impl Scanner {
@@ -229,7 +249,7 @@ impl Scanner {
     pub(crate) fn new(needles: Needles) -> Self {
         Self {
             needles,
-            held: Vec::new(),
+            held: Zeroizing::default(),
         }
     }
 
@@ -248,29 +268,36 @@ impl Scanner {
         if self.needles.is_empty() {
             return Ok(chunk);
         }
-        if self.held.is_empty() && !self.needles.occurs_in(&chunk) {
+        if self.held.is_empty() && !self.needles.may_occur_in(&chunk) {
             // The usual case: nothing is copied.
-            let waits = self.needles.begins_at(&chunk, 0, false);
+            let waits = Search::new(&self.needles, &chunk, false).begins_at(0);
             self.held.extend_from_slice(&chunk[waits..]);
             chunk.truncate(waits);
             return Ok(chunk);
         }
         let mut buf = std::mem::take(&mut self.held);
         buf.extend_from_slice(&chunk);
-        let waits = self.needles.swap(&mut buf, false, found)?;
-        self.held.extend_from_slice(&buf[waits..]);
-        buf.truncate(waits);
-        Ok(Bytes::from(buf))
+        let swapped = self.needles.swap(&buf, false, found)?;
+        self.held.extend_from_slice(&buf[swapped.settled..]);
+        Ok(wiped(swapped.text))
     }
 
     /// Gives out the rest: nothing more comes.
     pub(crate) fn finish(&mut self, found: &mut Vec<usize>) -> Result<Bytes, Leak> {
-        let mut buf = std::mem::take(&mut self.held);
-        if !buf.is_empty() {
-            self.needles.swap(&mut buf, true, found)?;
+        let buf = std::mem::take(&mut self.held);
+        if buf.is_empty() {
+            return Ok(Bytes::new());
         }
-        Ok(Bytes::from(buf))
+        Ok(wiped(self.needles.swap(&buf, true, found)?.text))
     }
+}
+
+/// Bytes that are wiped when the last that holds them lets go.
+pub(crate) fn wiped(text: Zeroizing<Vec<u8>>) -> Bytes {
+    if text.is_empty() {
+        return Bytes::new();
+    }
+    Bytes::from_owner(text)
 }
 
 impl fmt::Debug for Scanner {
@@ -281,5 +308,6 @@ impl fmt::Debug for Scanner {
     }
 }
 
+mod search;
 #[cfg(test)]
 mod tests;

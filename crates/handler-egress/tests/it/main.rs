@@ -5,6 +5,8 @@
 )]
 
 mod chain;
+mod coded;
+mod coding;
 mod control;
 mod flows;
 mod forward;

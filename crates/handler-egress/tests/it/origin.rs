@@ -22,6 +22,7 @@ pub(crate) struct Received {
     pub(crate) target: String,
     pub(crate) headers: http::HeaderMap,
     pub(crate) body: Vec<u8>,
+    pub(crate) trailers: http::HeaderMap,
     /// Whether the body came to its proper end.
     pub(crate) whole: bool,
 }
@@ -103,15 +104,15 @@ async fn serve<S>(
                 target: parts.uri.to_string(),
                 headers: parts.headers,
                 body: Vec::new(),
+                trailers: http::HeaderMap::new(),
                 whole: true,
             };
             while let Some(frame) = body.frame().await {
                 match frame {
-                    Ok(frame) => {
-                        if let Ok(data) = frame.into_data() {
-                            received.body.extend_from_slice(&data);
-                        }
-                    }
+                    Ok(frame) => match frame.into_data() {
+                        Ok(data) => received.body.extend_from_slice(&data),
+                        Err(frame) => received.trailers = frame.into_trailers().unwrap(),
+                    },
                     Err(_) => {
                         received.whole = false;
                         break;
@@ -154,6 +155,17 @@ pub(crate) fn streamed(mut pieces: mpsc::Receiver<Bytes>) -> Reply {
             .map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
     });
     Response::new(BodyExt::boxed(StreamBody::new(frames)))
+}
+
+/// A body with a trailer behind it.
+pub(crate) fn trailed(body: &'static str, name: &'static str, value: &str) -> Reply {
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert(name, value.parse().unwrap());
+    let frames = [Frame::data(Bytes::from(body)), Frame::trailers(trailers)];
+    let frames = futures::stream::iter(frames.map(Ok));
+    let mut reply = Response::new(BodyExt::boxed(StreamBody::new(frames)));
+    reply.headers_mut().insert("trailer", name.parse().unwrap());
+    reply
 }
 
 /// A certificate for `host` by an authority of its own: the acceptor and the authority's PEM.

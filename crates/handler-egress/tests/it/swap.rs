@@ -1,8 +1,9 @@
 //! Phantoms in request bodies, cut at every byte on the wire.
 
 use crate::intercept::{NAME, World};
-use crate::origin::{echo, text};
-use crate::world::{Answer, PHANTOM, VALUE, read_head, within};
+use crate::origin::{echo, text, trailed};
+use crate::world::{Answer, PHANTOM, VALUE, enforce, injection, next_whole, read_head, within};
+use handler_types::egress::EgressDecision;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
@@ -49,16 +50,121 @@ async fn a_long_body_with_a_promised_length_keeps_it_and_comes_back_masked() {
     assert!(got == body.replace(PHANTOM, VALUE));
 }
 
+/// A secret whose value has characters that its phantom has not.
+async fn put_odd(world: &World) -> (&'static str, &'static str) {
+    let (phantom, value) = ("odd/phantom-12345", "a\"\\&=%/<>#+;12345");
+    let mut odd = injection(&[&world.host]);
+    odd.phantom = phantom.to_owned();
+    odd.value = value.to_owned();
+    let literal = format!("127.0.0.1:{}", world.origin.port);
+    world
+        .filter
+        .put(enforce(&[&world.host, &literal]), vec![odd])
+        .await;
+    (phantom, value)
+}
+
 #[tokio::test]
-async fn a_compressed_body_passes_unchanged() {
-    let world = World::new(|_| text("fine")).await;
-    let body = format!("pretend {PHANTOM}");
+async fn a_value_that_must_be_escaped_makes_a_body_longer_and_its_length_is_not_promised() {
+    let world = World::new(|received| {
+        let mut reply = echo(received);
+        let kind = received.headers["content-type"].clone();
+        reply.headers_mut().insert("content-type", kind);
+        reply
+    })
+    .await;
+    let (phantom, value) = put_odd(&world).await;
+    let body = format!("{{\"key\":\"{}\"}}", phantom.replace('/', "\\/"));
     let headers = format!(
-        "Content-Encoding: gzip\r\nContent-Length: {}\r\n",
+        "Content-Type: application/json\r\nContent-Length: {}\r\n",
         body.len()
     );
     let answer = world.ask("POST /", &headers, &body).await;
     assert_eq!(answer.status, 200);
     let received = &world.origin.received()[0];
-    assert_eq!(String::from_utf8_lossy(&received.body), body);
+    assert!(received.whole && !received.headers.contains_key("content-length"));
+    let read: serde_json::Value = serde_json::from_slice(&received.body).unwrap();
+    assert_eq!(read["key"], value);
+    // What the server says in its own escapes comes back as the phantom.
+    assert!(answer.text().contains("phantom-12345"), "{}", answer.text());
+    assert!(!answer.text().contains("12345\\\""), "{}", answer.text());
+
+    let body = "a=1&key=odd%2Fphantom-12345&b=2";
+    let headers = format!(
+        "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    world.ask("POST /", &headers, body).await;
+    let form = String::from_utf8(world.origin.received()[1].body.clone()).unwrap();
+    assert_eq!(form, "a=1&key=a%22%5C%26%3D%25%2F%3C%3E%23%2B%3B12345&b=2");
+}
+
+#[tokio::test]
+async fn an_escaped_phantom_keeps_the_promised_length_when_it_has_the_shape_of_its_value() {
+    let world = World::new(echo).await;
+    let escaped = PHANTOM.replace('P', "\\u0050").replace('-', "\\u002D");
+    let body = format!("{{\"key\":\"{escaped}\"}}");
+    let headers = format!(
+        "Content-Type: application/json\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    let answer = world
+        .ask(
+            "POST /x?k=%73k%2Dant-PHANTOM-0123456789abcdef",
+            &headers,
+            &body,
+        )
+        .await;
+    let received = &world.origin.received()[0];
+    let length = body.len().to_string();
+    assert_eq!(received.headers["content-length"], length.as_str());
+    let read: serde_json::Value = serde_json::from_slice(&received.body).unwrap();
+    assert_eq!(read["key"], VALUE);
+    assert_eq!(received.target, format!("/x?k=%73k%2D{}", &VALUE[3..]));
+    let read: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(read["key"], PHANTOM, "and back");
+}
+
+#[tokio::test]
+async fn trailers_are_swapped_both_ways() {
+    let world = World::new(|_| trailed("fine", "x-sum", VALUE)).await;
+    let mut tls = world.tls(NAME).await.unwrap();
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: {}\r\nTE: trailers\r\nTrailer: x-key\r\n\
+         Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx-key: {PHANTOM}\r\n\r\n",
+        world.host
+    );
+    tls.write_all(request.as_bytes()).await.unwrap();
+    let mut all = read_head(&mut tls).await;
+    while !all.contains("x-sum:") || !all.ends_with("\r\n\r\n") {
+        all.push(char::from(
+            within("the trailer", tls.read_u8()).await.unwrap(),
+        ));
+    }
+    assert!(all.contains(&format!("x-sum: {PHANTOM}")), "{all}");
+    let received = &world.origin.received()[0];
+    assert_eq!(received.trailers["x-key"], VALUE);
+}
+
+#[tokio::test]
+async fn a_leak_in_a_trailer_breaks_the_request_off() {
+    let world = World::new(|_| text("fine")).await;
+    let mut other = injection(&["elsewhere.example:443"]);
+    other.phantom = "other-PHANTOM-123".to_owned();
+    other.value = "other-SECRETS-123".to_owned();
+    let literal = format!("127.0.0.1:{}", world.origin.port);
+    let policy = enforce(&[&world.host, &literal]);
+    let injections = vec![injection(&[&world.host]), other];
+    world.filter.put(policy, injections).await;
+    let mut tls = world.tls(NAME).await.unwrap();
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: {}\r\nTrailer: x-key\r\nTransfer-Encoding: chunked\r\n\r\n\
+         1\r\na\r\n0\r\nx-key: other-PHANTOM-123\r\n\r\n",
+        world.host
+    );
+    tls.write_all(request.as_bytes()).await.unwrap();
+    assert_eq!(next_whole(&mut tls).await.status, 403);
+    world.filter.event(EgressDecision::Leak).await;
+    let received = world.origin.received();
+    assert!(received.iter().all(|received| !received.whole));
 }

@@ -267,6 +267,46 @@ pub(crate) async fn next_answer(stream: &mut (impl AsyncReadExt + Unpin)) -> Ans
     .await
 }
 
+/// The next answer on a connection that is kept, with a promised length or in chunks.
+pub(crate) async fn next_whole(stream: &mut (impl AsyncReadExt + Unpin)) -> Answer {
+    within("the answer", async {
+        let head = read_head(stream).await;
+        let field = |name: &str| {
+            let lower = head.to_lowercase();
+            let found = lower.lines().find_map(|line| line.strip_prefix(name));
+            found.map(|value| value.trim().to_owned())
+        };
+        let mut answer = head.clone().into_bytes();
+        if let Some(length) = field("content-length:") {
+            let start = answer.len();
+            answer.resize(start + length.parse::<usize>().unwrap(), 0);
+            stream.read_exact(&mut answer[start..]).await.unwrap();
+        } else {
+            assert_eq!(
+                field("transfer-encoding:").as_deref(),
+                Some("chunked"),
+                "{head}"
+            );
+            while read_chunk(stream, &mut answer).await > 0 {}
+        }
+        Answer::parse(&answer)
+    })
+    .await
+}
+
+async fn read_chunk(stream: &mut (impl AsyncReadExt + Unpin), into: &mut Vec<u8>) -> usize {
+    let mut line = String::new();
+    while !line.ends_with("\r\n") {
+        line.push(char::from(stream.read_u8().await.unwrap()));
+    }
+    let length = usize::from_str_radix(line.trim(), 16).unwrap();
+    let start = into.len();
+    into.resize(start + length + 2, 0);
+    stream.read_exact(&mut into[start..]).await.unwrap();
+    into.truncate(start + length);
+    length
+}
+
 pub(crate) fn filtered(entries: &[String], enforcement: Enforcement) -> NetworkPolicy {
     NetworkPolicy::Filtered {
         allow: entries.iter().map(|entry| entry.parse().unwrap()).collect(),
