@@ -5,15 +5,15 @@
 
 use crate::body::ResponseBody;
 use crate::decide::{Reason, Verdict, judge};
-use crate::dial::Dialled;
 use crate::flow::{BY_POLICY, Flow, Tracked};
+use crate::pool::Pool;
 use crate::refuse::Refusal;
 use crate::resolve::still_admitted;
 use crate::sandbox::Sandbox;
 use crate::settings::Rules;
 use crate::target::Target;
 use crate::traffic::{Counted, Traffic};
-use crate::upstream::{Scheme, Slot};
+use crate::upstream::{Scheme, Slot, Upstream};
 use crate::{connect, forward, intercept};
 use handler_types::egress::EgressDecision;
 use http::{Method, Request, Response};
@@ -58,11 +58,14 @@ pub(crate) struct Session {
     pub(crate) sandbox: Arc<Sandbox>,
     /// Set inside an intercepted tunnel.
     pub(crate) inside: Option<Inside>,
+    /// Set for a client that has many requests at a time.
+    pub(crate) pool: Option<Pool>,
     upstream: Mutex<Slot>,
     /// What the connection is busy with: judged again when the rules change.
     current: Mutex<Option<(Target, Option<SocketAddr>)>>,
     flow: Mutex<Option<Arc<Flow>>>,
     permit: Arc<OwnedSemaphorePermit>,
+    _streams: Option<OwnedSemaphorePermit>,
 }
 
 impl Session {
@@ -70,23 +73,47 @@ impl Session {
         Arc::new(Self {
             sandbox,
             inside: None,
+            pool: None,
             upstream: Mutex::new(Slot::Empty),
             current: Mutex::default(),
             flow: Mutex::default(),
             permit: Arc::new(permit),
+            _streams: None,
         })
     }
 
     /// The session inside a tunnel of this one, over the connection that was made for it; it takes the tunnel's flow.
-    pub(crate) fn inner(&self, inside: Inside, dialled: Dialled, generation: u64) -> Arc<Self> {
-        let current = Some((inside.target.clone(), dialled.address));
+    pub(crate) fn inner(&self, inside: Inside, upstream: Slot) -> Arc<Self> {
+        let address = upstream.address();
         Arc::new(Self {
             sandbox: self.sandbox.clone(),
+            current: Mutex::new(Some((inside.target.clone(), address))),
             inside: Some(inside),
-            upstream: Mutex::new(Slot::Dialled(dialled, generation)),
-            current: Mutex::new(current),
+            pool: None,
+            upstream: Mutex::new(upstream),
             flow: Mutex::new(self.take_flow()),
             permit: self.permit.clone(),
+            _streams: None,
+        })
+    }
+
+    /// The same for a client that has many requests at a time.
+    pub(crate) fn inner_shared(
+        &self,
+        inside: Inside,
+        upstream: Option<Upstream>,
+        streams: OwnedSemaphorePermit,
+    ) -> Arc<Self> {
+        let address = upstream.as_ref().and_then(|upstream| upstream.address);
+        Arc::new(Self {
+            sandbox: self.sandbox.clone(),
+            current: Mutex::new(Some((inside.target.clone(), address))),
+            inside: Some(inside),
+            pool: Some(Pool::new(upstream)),
+            upstream: Mutex::new(Slot::Empty),
+            flow: Mutex::new(self.take_flow()),
+            permit: self.permit.clone(),
+            _streams: Some(streams),
         })
     }
 
@@ -97,8 +124,14 @@ impl Session {
     }
 
     /// Keeps a connection outward for the next request.
-    pub(crate) fn keep_upstream(&self, next: Slot) {
-        *self.upstream.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    pub(crate) fn keep(&self, upstream: Upstream) {
+        match &self.pool {
+            Some(pool) => pool.give_back(upstream),
+            None => {
+                let mut slot = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+                *slot = Slot::Open(upstream);
+            }
+        }
     }
 
     /// Says what the connection is busy with.
@@ -148,6 +181,28 @@ impl Session {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take()
+    }
+
+    /// Reports bytes that are not HTTP, or are no use of it.
+    pub(crate) fn report_malformed(&self) {
+        let host = match &self.inside {
+            Some(inside) => inside.target.to_string(),
+            None => "-".to_owned(),
+        };
+        let rules = self.sandbox.rules();
+        let reason = Some(Reason::Malformed.as_str());
+        self.sandbox
+            .report(&rules, EgressDecision::Denied, host, None, reason);
+    }
+
+    /// Returns as soon as the rules no longer allow what the connection is busy with; that is why it ends then.
+    pub(crate) async fn until_forbidden(&self) {
+        self.sandbox
+            .until_forbidden(|rules| self.permitted(rules))
+            .await;
+        if let Some(flow) = self.flow() {
+            flow.closed(BY_POLICY);
+        }
     }
 
     fn permitted(&self, rules: &Rules) -> bool {
@@ -219,39 +274,25 @@ where
         .header_read_timeout(HEAD_LIMIT)
         .serve_connection(TokioIo::new(io), service)
         .with_upgrades();
-    let forbidden = session
-        .sandbox
-        .until_forbidden(|rules| session.permitted(rules));
+    let forbidden = session.until_forbidden();
     tokio::select! {
         ended = connection => if let Err(error) = ended {
             note_end(&session, &error);
         },
-        () = forbidden => {
-            if let Some(flow) = session.flow() {
-                flow.closed(BY_POLICY);
-            }
-            tracing::debug!(sandbox = %session.sandbox.id, "closed by new rules");
-        }
+        () = forbidden => tracing::debug!(sandbox = %session.sandbox.id, "closed by new rules"),
     }
 }
 
 /// Bytes that are no HTTP have been answered with 400 already; they are reported.
 fn note_end(session: &Session, error: &hyper::Error) {
     if error.is_parse() {
-        let host = match &session.inside {
-            Some(inside) => inside.target.to_string(),
-            None => "-".to_owned(),
-        };
-        let rules = session.sandbox.rules();
-        let reason = Some(Reason::Malformed.as_str());
-        session
-            .sandbox
-            .report(&rules, EgressDecision::Denied, host, None, reason);
+        session.report_malformed();
     }
     tracing::debug!(%error, sandbox = %session.sandbox.id, "connection ended");
 }
 
-async fn answer(
+/// Answers a request, with a refusal if need be.
+pub(crate) async fn answer(
     session: &Arc<Session>,
     request: Request<Incoming>,
 ) -> Response<Tracked<ResponseBody>> {

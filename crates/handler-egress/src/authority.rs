@@ -3,6 +3,7 @@
 
 use crate::keep::Keep;
 use crate::target::{Target, TargetHost};
+use crate::trust::{HTTP1, HTTP2};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
@@ -41,7 +42,14 @@ pub(crate) enum AuthorityError {
 struct Leaf {
     host: TargetHost,
     made: SystemTime,
-    config: Arc<ServerConfig>,
+    http1: Arc<ServerConfig>,
+    either: Arc<ServerConfig>,
+}
+
+impl Leaf {
+    fn config(&self, either: bool) -> Arc<ServerConfig> {
+        if either { &self.either } else { &self.http1 }.clone()
+    }
 }
 
 /// The authority of one sandbox.
@@ -126,10 +134,12 @@ impl Authority {
         &self.pem
     }
 
-    /// What to be towards a client that wants to speak TLS with this destination.
+    /// What to be towards a client that wants to speak TLS with this destination: offering HTTP/1.1, or
+    /// either version.
     pub(crate) fn server_config(
         &self,
         target: &Target,
+        either: bool,
     ) -> Result<Arc<ServerConfig>, AuthorityError> {
         let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now();
@@ -141,19 +151,24 @@ impl Authority {
             && let Some(leaf) = leaves.remove(position)
             && fresh(&leaf)
         {
-            let config = leaf.config.clone();
+            let config = leaf.config(either);
             leaves.push_back(leaf);
             return Ok(config);
         }
-        let config = Arc::new(self.issue(target)?);
+        let made_for_either = self.issue(target)?;
+        let mut http1 = made_for_either.clone();
+        http1.alpn_protocols = vec![HTTP1.to_vec()];
         if leaves.len() >= MOST_LEAVES {
             leaves.pop_front();
         }
-        leaves.push_back(Leaf {
+        let leaf = Leaf {
             host: target.host.clone(),
             made: now,
-            config: config.clone(),
-        });
+            http1: Arc::new(http1),
+            either: Arc::new(made_for_either),
+        };
+        let config = leaf.config(either);
+        leaves.push_back(leaf);
         Ok(config)
     }
 
@@ -172,8 +187,7 @@ impl Authority {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
-        // HTTP/1.1 only so far; a client that insists on HTTP/2 is told so by TLS.
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
         Ok(config)
     }
 }
@@ -230,18 +244,22 @@ mod tests {
     #[test]
     fn leaves_are_kept_and_their_number_is_bounded() {
         let authority = Authority::new("s1").expect("authority");
-        let first = authority.server_config(&target("a.com:443")).expect("leaf");
+        let first = authority
+            .server_config(&target("a.com:443"), false)
+            .expect("leaf");
         let again = authority
-            .server_config(&target("a.com:8443"))
+            .server_config(&target("a.com:8443"), false)
             .expect("leaf");
         assert!(Arc::ptr_eq(&first, &again));
         for index in 0..MOST_LEAVES {
             authority
-                .server_config(&target(&format!("h{index}.com:443")))
+                .server_config(&target(&format!("h{index}.com:443")), false)
                 .expect("leaf");
         }
         assert_eq!(authority.leaves.lock().expect("lock").len(), MOST_LEAVES);
-        let anew = authority.server_config(&target("a.com:443")).expect("leaf");
+        let anew = authority
+            .server_config(&target("a.com:443"), false)
+            .expect("leaf");
         assert!(!Arc::ptr_eq(&first, &anew));
     }
 
@@ -249,7 +267,8 @@ mod tests {
     fn an_address_gets_a_leaf_and_two_sandboxes_have_two_authorities() {
         let one = Authority::new("s1").expect("authority");
         let two = Authority::new(&"long".repeat(40)).expect("authority");
-        one.server_config(&target("[::1]:443")).expect("leaf");
+        one.server_config(&target("[::1]:443"), false)
+            .expect("leaf");
         assert_ne!(one.pem(), two.pem());
         assert!(!one.pem().contains("PRIVATE"));
     }

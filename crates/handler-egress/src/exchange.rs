@@ -6,21 +6,19 @@ use crate::body::{RequestBody, ResponseBody, Rewritten};
 use crate::coding::{UnknownCoding, coding_of};
 use crate::content::form_of;
 use crate::decide::{Reason, Verdict, judge};
-use crate::dial::dial;
 use crate::headers::{strip_hop, wanted_upgrade};
 use crate::inject::{HeadError, path_of, rewrite_head};
 use crate::mask::mask;
+use crate::obtain::{fresh, obtain};
 use crate::refuse::Refusal;
 use crate::report::RequestReport;
 use crate::scan::{Needles, Scanner};
 use crate::settings::Rules;
 use crate::target::Target;
 use crate::upgrade;
-use crate::upstream::{Scheme, Slot, Upstream, open};
+use crate::upstream::{Scheme, Upstream};
 use handler_types::egress::EgressDecision;
-use http::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue, UPGRADE};
 use http::{Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming};
 use std::sync::Arc;
@@ -70,7 +68,7 @@ pub(crate) async fn exchange(
     // Before the fields of this hop go: a transfer coding is one to be understood, too.
     let masked = mask(response, Needles::for_response(rules, target));
     let mut response = masked.map_err(|UnknownCoding| Refusal::coded_answer(target))?;
-    session.keep_upstream(Slot::Open(upstream));
+    session.keep(upstream);
     strip_hop(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
     Ok(response)
@@ -109,7 +107,6 @@ fn prepare(
             }
         })?;
     parts.uri = Uri::from(path);
-    parts.version = Version::HTTP_11;
     if let Some(protocol) = upgrade {
         let upgrade = HeaderValue::from_static("upgrade");
         parts.headers.insert(CONNECTION, upgrade);
@@ -126,56 +123,10 @@ fn prepare(
         Ok(None) | Err(UnknownCoding) => {}
     }
     if body.size_hint().exact().is_none() {
+        // What was promised may not be what comes out.
         parts.headers.remove(CONTENT_LENGTH);
-        // Said outright, or the body of a GET would be left out.
-        let chunked = HeaderValue::from_static("chunked");
-        parts.headers.insert(TRANSFER_ENCODING, chunked);
     }
     Ok((Request::from_parts(parts, body), given))
-}
-
-/// A connection to the destination, and whether it has been used before.
-async fn obtain(
-    session: &Session,
-    rules: &Rules,
-    target: &Target,
-    scheme: Scheme,
-) -> Result<(Upstream, bool), Refusal> {
-    let kept = session.take_upstream();
-    if let Slot::Open(mut kept) = kept {
-        if kept.fits(target, scheme, rules.generation) && kept.is_ready().await {
-            session.set_current(target, kept.address);
-            return Ok((kept, true));
-        }
-    } else if let Slot::Dialled(dialled, generation) = kept
-        && generation == rules.generation
-    {
-        session.set_current(target, dialled.address);
-        let shared = &session.sandbox.shared;
-        match open(shared, dialled, target, scheme, generation).await {
-            Ok(upstream) => return Ok((upstream, false)),
-            Err(error) => tracing::debug!(%error, %target, "made anew"),
-        }
-    }
-    fresh(session, rules, target, scheme)
-        .await
-        .map(|upstream| (upstream, false))
-}
-
-async fn fresh(
-    session: &Session,
-    rules: &Rules,
-    target: &Target,
-    scheme: Scheme,
-) -> Result<Upstream, Refusal> {
-    let shared = &session.sandbox.shared;
-    let dialled = dial(shared, rules, target)
-        .await
-        .map_err(|error| Refusal::dial(target, &error))?;
-    session.set_current(target, dialled.address);
-    open(shared, dialled, target, scheme, rules.generation)
-        .await
-        .map_err(|error| Refusal::unreachable(target, &error.to_string()))
 }
 
 /// Sends; a request that a kept connection did not take any more is sent once more on a new one.
@@ -206,7 +157,7 @@ async fn send(
     if watch.is_undecodable() {
         return Err(Refusal::undecodable(target));
     }
-    tracing::debug!(error = %error.error(), %target, "no response");
+    tracing::debug!(%error, %target, "no response");
     Err(Refusal::unreachable(
         target,
         "the connection ended before a response came",

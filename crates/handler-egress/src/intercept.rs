@@ -9,15 +9,18 @@ use crate::exchange::exchange;
 use crate::gate::UNRECOGNIZED_NAME;
 use crate::refuse::Refusal;
 use crate::rewind::Rewind;
+use crate::streams;
 use crate::target::{Target, TargetHost};
 use crate::traffic::Counted;
-use crate::upstream::Scheme;
-use http::header::HOST;
-use http::{Method, Request, Response};
+use crate::trust::HTTP2;
+use crate::upstream::{Scheme, Slot, open};
+use http::header::{HOST, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -39,15 +42,46 @@ pub(crate) async fn run(
     };
     if first != TLS_HANDSHAKE {
         let scheme = Scheme::Plain;
-        let inner = session.inner(Inside { target, scheme }, dialled, generation);
+        let inside = Inside { target, scheme };
+        let inner = session.inner(inside, Slot::Dialled(dialled, generation));
         serve(inner, client).await;
         return;
     }
-    let opened = tokio::time::timeout(HEAD_LIMIT, open_tls(session, client, &target)).await;
-    if let Ok(Some(client)) = opened {
+    let upstream = Slot::Dialled(dialled, generation);
+    let opened = tokio::time::timeout(HEAD_LIMIT, open_tls(session, client, &target, upstream));
+    if let Ok(Some(opened)) = opened.await {
+        opened.serve(session, target).await;
+    }
+}
+
+/// A tunnel whose client speaks TLS with us.
+struct Opened {
+    client: TlsStream<Rewind<Counted<UnixStream>>>,
+    upstream: Slot,
+    /// Set if HTTP/2 was offered.
+    streams: Option<OwnedSemaphorePermit>,
+}
+
+impl Opened {
+    async fn serve(self, session: &Session, target: Target) {
         let scheme = Scheme::Tls;
-        let inner = session.inner(Inside { target, scheme }, dialled, generation);
-        serve(inner, client).await;
+        let inside = Inside { target, scheme };
+        let is_http2 = self.client.get_ref().1.alpn_protocol() == Some(HTTP2);
+        match (self.streams.filter(|_| is_http2), self.upstream) {
+            (Some(streams), upstream) => {
+                let upstream = match upstream {
+                    Slot::Open(upstream) => Some(upstream),
+                    _ => None,
+                };
+                let inner = session.inner_shared(inside, upstream, streams);
+                streams::serve(inner, self.client).await;
+            }
+            // Made for many requests, but the client wants one at a time.
+            (None, Slot::Open(upstream)) if upstream.is_http2() => {
+                serve(session.inner(inside, Slot::Empty), self.client).await;
+            }
+            (None, upstream) => serve(session.inner(inside, upstream), self.client).await,
+        }
     }
 }
 
@@ -55,12 +89,14 @@ async fn open_tls(
     session: &Session,
     client: Rewind<Counted<UnixStream>>,
     target: &Target,
-) -> Option<TlsStream<Rewind<Counted<UnixStream>>>> {
+    mut upstream: Slot,
+) -> Option<Opened> {
     let started = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client).await;
     let mut started = started
         .inspect_err(|error| tracing::debug!(%error, %target, "no TLS greeting"))
         .ok()?;
-    if !names_target(started.client_hello().server_name(), target) {
+    let hello = started.client_hello();
+    if !names_target(hello.server_name(), target) {
         let rules = session.sandbox.rules();
         session.sandbox.report(
             &rules,
@@ -73,17 +109,50 @@ async fn open_tls(
         let _ = started.io.shutdown().await;
         return None;
     }
+    let wants_http2 = hello
+        .alpn()
+        .is_some_and(|mut names| names.any(|name| name == HTTP2));
+    let mut streams = None;
+    if wants_http2 && let Ok(room) = session.sandbox.streaming.clone().try_acquire_owned() {
+        let either;
+        (upstream, either) = ask_version(session, target, upstream).await;
+        streams = Some(room).filter(|_| either);
+    }
     let config = session
         .sandbox
         .authority
-        .server_config(target)
+        .server_config(target, streams.is_some())
         .inspect_err(|error| tracing::error!(%error, "no leaf certificate"))
         .ok()?;
-    started
+    let client = started
         .into_stream(config)
         .await
         .inspect_err(|error| tracing::debug!(%error, %target, "the client broke off TLS"))
-        .ok()
+        .ok()?;
+    Some(Opened {
+        client,
+        upstream,
+        streams,
+    })
+}
+
+/// Opens the connection outward, to offer the client what the server speaks. If there is none, the
+/// client is offered all, so that it can be told why.
+async fn ask_version(session: &Session, target: &Target, upstream: Slot) -> (Slot, bool) {
+    let Slot::Dialled(dialled, generation) = upstream else {
+        return (upstream, false);
+    };
+    let shared = &session.sandbox.shared;
+    match open(shared, dialled, target, Scheme::Tls, generation, true).await {
+        Ok(upstream) => {
+            let is_http2 = upstream.is_http2();
+            (Slot::Open(upstream), is_http2)
+        }
+        Err(error) => {
+            tracing::debug!(%error, %target, "the version is not known");
+            (Slot::Empty, true)
+        }
+    }
 }
 
 /// A server name must be there for a name, and must not be there for an address.
@@ -99,15 +168,43 @@ fn names_target(server_name: Option<&str>, target: &Target) -> bool {
 pub(crate) async fn answer(
     session: &Arc<Session>,
     inside: &Inside,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let target = &inside.target;
     if request.method() == Method::CONNECT {
         let text = target.to_string();
         return Err(Refusal::bad_target(&text, "no tunnel within a tunnel"));
     }
-    check_host(&request, target)?;
+    if request.version() == Version::HTTP_2 {
+        check_authority(&mut request, inside)?;
+    } else {
+        check_host(&request, target)?;
+    }
     exchange(session, request, target, inside.scheme, false).await
+}
+
+/// `:authority` must be the tunnel's host, also if the certificate of another tunnel's fits it; a client
+/// that tries is told that it is on the wrong connection. `Host` may only repeat it.
+fn check_authority(request: &mut Request<Incoming>, inside: &Inside) -> Result<(), Refusal> {
+    let target = &inside.target;
+    let is_target =
+        |text: &str| Target::parse(text, Some(target.port)).is_ok_and(|given| given == *target);
+    let repeated = |host: &HeaderValue| host.to_str().is_ok_and(is_target);
+    let uri = request.uri();
+    let authority = uri
+        .authority()
+        .filter(|authority| is_target(authority.as_str()))
+        .filter(|_| uri.scheme_str() == Some("https"))
+        .filter(|_| request.headers().get_all(HOST).iter().all(repeated))
+        .and_then(|authority| HeaderValue::try_from(authority.as_str()).ok());
+    let Some(authority) = authority else {
+        return Err(Refusal {
+            status: StatusCode::MISDIRECTED_REQUEST,
+            ..Refusal::denied(target, Reason::Host)
+        });
+    };
+    request.headers_mut().insert(HOST, authority);
+    Ok(())
 }
 
 /// `Host`, and the authority of an absolute request target, must be the tunnel's host.

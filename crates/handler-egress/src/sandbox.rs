@@ -22,6 +22,9 @@ use tokio_util::task::TaskTracker;
 
 /// Connections one sandbox may have at a time; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 4096;
+/// Connections of HTTP/2 one sandbox may have at a time: each may hold megabytes. Further ones are
+/// offered HTTP/1.1.
+const MOST_STREAMING: usize = 128;
 /// How long closing waits for tasks that were told to end.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -51,6 +54,8 @@ pub(crate) struct Sandbox {
     pub(crate) authority: Authority,
     /// Room for connections.
     pub(crate) slots: Arc<Semaphore>,
+    /// Room for connections of HTTP/2.
+    pub(crate) streaming: Arc<Semaphore>,
     /// What went through.
     pub(crate) traffic: Arc<Traffic>,
     rules: watch::Sender<Arc<Rules>>,
@@ -72,6 +77,7 @@ impl Sandbox {
             shared,
             authority,
             slots: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            streaming: Arc::new(Semaphore::new(MOST_STREAMING)),
             traffic: Arc::default(),
             rules: watch::Sender::new(Arc::new(rules)),
             listening: Mutex::default(),

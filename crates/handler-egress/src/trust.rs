@@ -7,11 +7,23 @@ use rustls_pki_types::pem::PemObject as _;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
+/// HTTP/1.1 in the language of TLS.
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+/// HTTP/2 in the language of TLS.
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// Roots, read when first needed.
 #[derive(Debug)]
 pub(crate) struct Trust {
     extra_pem: Option<String>,
-    config: OnceCell<Arc<ClientConfig>>,
+    made: OnceCell<Made>,
+}
+
+/// How to be a TLS client, by what is spoken then.
+#[derive(Debug, Clone)]
+struct Made {
+    http1: Arc<ClientConfig>,
+    either: Arc<ClientConfig>,
 }
 
 /// There is nobody to believe.
@@ -33,23 +45,24 @@ impl Trust {
     pub(crate) fn new(extra_pem: Option<String>) -> Self {
         Self {
             extra_pem,
-            config: OnceCell::new(),
+            made: OnceCell::new(),
         }
     }
 
-    /// How to be a TLS client.
-    pub(crate) async fn client(&self) -> Result<Arc<ClientConfig>, TrustError> {
-        let made = self.config.get_or_try_init(|| async {
+    /// How to be a TLS client that speaks HTTP/1.1, or the version that the server prefers.
+    pub(crate) async fn client(&self, either: bool) -> Result<Arc<ClientConfig>, TrustError> {
+        let made = self.made.get_or_try_init(|| async {
             let extra = self.extra_pem.clone();
             tokio::task::spawn_blocking(move || build(extra.as_deref()))
                 .await
                 .map_err(|_| TrustError::Unread)?
         });
-        made.await.cloned()
+        let made = made.await?;
+        Ok(if either { &made.either } else { &made.http1 }.clone())
     }
 }
 
-fn build(extra_pem: Option<&str>) -> Result<Arc<ClientConfig>, TrustError> {
+fn build(extra_pem: Option<&str>) -> Result<Made, TrustError> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     for error in &native.errors {
@@ -69,6 +82,11 @@ fn build(extra_pem: Option<&str>) -> Result<Arc<ClientConfig>, TrustError> {
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+    let mut http1 = config.clone();
+    http1.alpn_protocols = vec![HTTP1.to_vec()];
+    Ok(Made {
+        http1: Arc::new(http1),
+        either: Arc::new(config),
+    })
 }

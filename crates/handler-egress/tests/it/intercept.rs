@@ -1,6 +1,6 @@
 //! Tunnels to a secret's host, with TLS and without.
 
-use crate::origin::{Origin, Received, Reply, certificate, streamed, text};
+use crate::origin::{Origin, Received, Reply, certificate, certificate_for, streamed, text};
 use crate::world::{
     Answer, Filter, PHANTOM, VALUE, enforce, injection, next_answer, read_head, within,
 };
@@ -40,11 +40,26 @@ impl World {
     ) -> Self {
         let (acceptor, roots) = certificate(certified);
         let origin = Origin::tls(acceptor, reply).await;
+        Self::around(origin, trusted.then_some(roots)).await
+    }
+
+    /// The same with an origin that speaks these versions.
+    pub(crate) async fn speaking(
+        alpn: &[&str],
+        reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let (acceptor, roots) = certificate_for(NAME, alpn);
+        let origin = Origin::tls(acceptor, reply).await;
+        Self::around(origin, Some(roots)).await
+    }
+
+    /// The same around an origin, trusted by these roots.
+    pub(crate) async fn around(origin: Origin, roots: Option<String>) -> Self {
         let host = format!("{NAME}:{}", origin.port);
         let filter = Filter::start(|config| {
             let inside = vec!["127.0.0.1".parse().unwrap()];
             config.hosts.insert(NAME.to_owned(), inside);
-            config.extra_roots_pem = trusted.then_some(roots);
+            config.extra_roots_pem = roots;
         })
         .await;
         let literal = format!("127.0.0.1:{}", origin.port);
@@ -62,6 +77,12 @@ impl World {
     pub(crate) async fn tls(&self, name: &str) -> std::io::Result<TlsStream<UnixStream>> {
         let tunnel = self.filter.tunnel(&self.host).await;
         connect_tls(tunnel, &self.ca_pem, name, &["http/1.1"]).await
+    }
+
+    /// TLS with a client that speaks these versions.
+    pub(crate) async fn tls_for(&self, alpn: &[&str]) -> TlsStream<UnixStream> {
+        let tunnel = self.filter.tunnel(&self.host).await;
+        connect_tls(tunnel, &self.ca_pem, NAME, alpn).await.unwrap()
     }
 
     /// One request in a tunnel of its own; headers and body as given.

@@ -11,6 +11,8 @@ mod control;
 mod flows;
 mod forward;
 mod fronting;
+mod http2;
+mod http2_floods;
 mod intercept;
 mod life;
 mod origin;

@@ -7,10 +7,11 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -25,6 +26,7 @@ pub(crate) struct Received {
     pub(crate) trailers: http::HeaderMap,
     /// Whether the body came to its proper end.
     pub(crate) whole: bool,
+    pub(crate) version: http::Version,
 }
 
 pub(crate) type Reply = Response<BoxBody<Bytes, Infallible>>;
@@ -32,6 +34,7 @@ pub(crate) type Reply = Response<BoxBody<Bytes, Infallible>>;
 pub(crate) struct Origin {
     pub(crate) port: u16,
     received: Arc<Mutex<Vec<Received>>>,
+    connections: Arc<AtomicUsize>,
 }
 
 impl Origin {
@@ -55,22 +58,35 @@ impl Origin {
         let port = listener.local_addr().unwrap().port();
         let received = Arc::new(Mutex::new(Vec::new()));
         let (seen, reply) = (received.clone(), Arc::new(reply));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = connections.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
                 let (seen, reply, acceptor) = (seen.clone(), reply.clone(), acceptor.clone());
                 tokio::spawn(async move {
                     match acceptor {
-                        None => serve(stream, seen, reply).await,
+                        None => serve(stream, seen, reply, false).await,
                         Some(acceptor) => {
                             if let Ok(stream) = acceptor.accept(stream).await {
-                                serve(stream, seen, reply).await;
+                                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                                serve(stream, seen, reply, http2).await;
                             }
                         }
                     }
                 });
             }
         });
-        Self { port, received }
+        Self {
+            port,
+            received,
+            connections,
+        }
+    }
+
+    /// Connections that came.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {
@@ -92,6 +108,7 @@ async fn serve<S>(
     stream: S,
     seen: Arc<Mutex<Vec<Received>>>,
     reply: Arc<impl Fn(&Received) -> Reply + Send + Sync + 'static>,
+    http2: bool,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -106,6 +123,7 @@ async fn serve<S>(
                 body: Vec::new(),
                 trailers: http::HeaderMap::new(),
                 whole: true,
+                version: parts.version,
             };
             while let Some(frame) = body.frame().await {
                 match frame {
@@ -133,6 +151,12 @@ async fn serve<S>(
             Ok::<_, Infallible>(response)
         }
     });
+    if http2 {
+        let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
+        return;
+    }
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
@@ -170,6 +194,11 @@ pub(crate) fn trailed(body: &'static str, name: &'static str, value: &str) -> Re
 
 /// A certificate for `host` by an authority of its own: the acceptor and the authority's PEM.
 pub(crate) fn certificate(host: &str) -> (TlsAcceptor, String) {
+    certificate_for(host, &[])
+}
+
+/// The same for a server that speaks these versions.
+pub(crate) fn certificate_for(host: &str, alpn: &[&str]) -> (TlsAcceptor, String) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
@@ -182,11 +211,12 @@ pub(crate) fn certificate(host: &str) -> (TlsAcceptor, String) {
         .unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(leaf_key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![leaf.der().clone()], key)
         .unwrap();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     (TlsAcceptor::from(Arc::new(config)), pem)
 }
