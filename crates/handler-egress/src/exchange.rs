@@ -6,7 +6,7 @@ use crate::body::{RequestBody, ResponseBody, Rewritten};
 use crate::coding::{UnknownCoding, coding_of};
 use crate::content::form_of;
 use crate::decide::{Reason, Verdict, judge};
-use crate::headers::{strip_hop, wanted_upgrade};
+use crate::headers::strip_hop;
 use crate::inject::{HeadError, path_of, rewrite_head};
 use crate::mask::mask;
 use crate::obtain::{fresh, obtain};
@@ -15,7 +15,7 @@ use crate::report::RequestReport;
 use crate::scan::{Needles, Scanner};
 use crate::settings::Rules;
 use crate::target::Target;
-use crate::upgrade;
+use crate::upgrade::{self, NotAsked};
 use crate::upstream::{Scheme, Upstream};
 use handler_types::egress::EgressDecision;
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue, UPGRADE};
@@ -39,7 +39,8 @@ pub(crate) async fn exchange(
         Verdict::Unlisted => EgressDecision::Unlisted,
     };
     session.set_current(target, None);
-    let client = wanted_upgrade(request.headers()).map(|_| hyper::upgrade::on(&mut request));
+    let client = upgrade::allowed(request.headers(), &rules, target)
+        .map(|_| hyper::upgrade::on(&mut request));
     let watch = Arc::new(RequestReport::new(
         session.sandbox.clone(),
         rules.clone(),
@@ -61,9 +62,14 @@ pub(crate) async fn exchange(
                 "it changed the protocol unasked",
             ));
         };
+        let looked = upgrade::looked_into(response.headers(), &rules, target, scheme, &watch)
+            .map_err(|NotAsked| {
+                Refusal::unreachable(target, "it changed the protocol to one not asked for")
+            })?;
         let server = hyper::upgrade::on(&mut response);
-        upgrade::join(session, client, server, upstream);
-        return Ok(upgrade::answer(response));
+        upgrade::join(session, client, server, upstream, looked);
+        let needles = Needles::for_response(rules, target);
+        return Ok(upgrade::answer(response, &needles));
     }
     // Before the fields of this hop go: a transfer coding is one to be understood, too.
     let masked = mask(response, Needles::for_response(rules, target));
@@ -83,11 +89,14 @@ fn prepare(
     watch: &Arc<RequestReport>,
 ) -> Result<(Request<RequestBody>, Vec<usize>), Refusal> {
     let (mut parts, body) = request.into_parts();
-    let upgrade = wanted_upgrade(&parts.headers);
+    let upgrade = upgrade::allowed(&parts.headers, rules, target);
     let coding = coding_of(&parts.headers);
     strip_hop(&mut parts.headers);
     // We have said "continue" ourselves.
     parts.headers.remove(EXPECT);
+    if upgrade.is_some() && !rules.secrets.is_empty() {
+        upgrade::refuse_extensions(&mut parts.headers);
+    }
     if rules.injects_to(target) {
         let identity = HeaderValue::from_static("identity");
         parts.headers.insert(ACCEPT_ENCODING, identity);

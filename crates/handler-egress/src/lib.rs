@@ -10,6 +10,7 @@ mod accept;
 mod address;
 mod authority;
 mod body;
+mod carry;
 mod chain;
 mod coding;
 mod config;
@@ -54,6 +55,7 @@ mod trust;
 mod tunnel;
 mod upgrade;
 mod upstream;
+mod websocket;
 
 pub use chain::{UpstreamProxy, UpstreamProxyError};
 pub use config::EgressConfig;

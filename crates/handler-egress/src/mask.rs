@@ -5,7 +5,7 @@ use crate::coding::{UnknownCoding, coding_of};
 use crate::content::form_of;
 use crate::scan::{Needles, Scanner};
 use http::Response;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
 use http_body::Body as _;
 use http_body_util::Either;
 use hyper::body::Incoming;
@@ -21,11 +21,7 @@ pub(crate) fn mask(
         let body = Rewritten::new(body, Scanner::new(needles), None);
         return Ok(Response::from_parts(parts, Either::Right(body)));
     }
-    let mut found = Vec::new();
-    if crate::headers::rewrite(&mut parts.headers, &needles, &mut found).is_err() {
-        // Masking needles never leak; a value that cannot be masked must not go in.
-        parts.headers.clear();
-    }
+    mask_headers(&mut parts.headers, &needles);
     let empty = body.is_end_stream();
     let form = form_of(&parts.headers);
     let mut body = Rewritten::new(body, Scanner::new(needles.in_form(form)), None);
@@ -37,4 +33,12 @@ pub(crate) fn mask(
         parts.headers.remove(CONTENT_LENGTH);
     }
     Ok(Response::from_parts(parts, Either::Right(body)))
+}
+
+/// Masks headers.
+pub(crate) fn mask_headers(headers: &mut HeaderMap, needles: &Needles) {
+    if crate::headers::rewrite(headers, needles, &mut Vec::new()).is_err() {
+        // Masking needles never leak; a value that cannot be masked must not go in.
+        headers.clear();
+    }
 }

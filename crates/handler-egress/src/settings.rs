@@ -120,6 +120,17 @@ impl Rules {
     pub(crate) fn injects_to(&self, target: &Target) -> bool {
         self.secrets.iter().any(|secret| secret.is_for(target))
     }
+
+    /// Whether the same secrets are known under `other`, and the same given to this destination.
+    pub(crate) fn gives_alike(&self, other: &Self, target: &Target) -> bool {
+        let alike = |(one, two): (&Secret, &Secret)| {
+            one.phantom == two.phantom
+                && one.value == two.value
+                && one.is_for(target) == two.is_for(target)
+        };
+        self.secrets.len() == other.secrets.len()
+            && self.secrets.iter().zip(&other.secrets).all(alike)
+    }
 }
 
 impl From<Injection> for Secret {

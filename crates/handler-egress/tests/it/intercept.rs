@@ -7,8 +7,6 @@ use crate::world::{
 use base64::Engine;
 use bytes::Bytes;
 use handler_types::egress::EgressDecision;
-use http::Response;
-use http_body_util::{BodyExt, Empty};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use std::sync::Arc;
@@ -314,42 +312,6 @@ async fn several_requests_share_a_tunnel_and_each_gives_the_secret() {
         .events_until(|event| event.decision == EgressDecision::Injected && event.seq == 4)
         .await;
     assert_eq!(events.len(), 4);
-}
-
-#[tokio::test]
-async fn a_websocket_carries_the_secret_in_its_request_and_then_any_bytes() {
-    let world = World::new(|_| {
-        Response::builder()
-            .status(101)
-            .header("connection", "upgrade")
-            .header("upgrade", "websocket")
-            .body(Empty::new().boxed())
-            .unwrap()
-    })
-    .await;
-    let mut tls = world.tls(NAME).await.unwrap();
-    let request = format!(
-        "GET /ws HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Key: x\r\nAuthorization: Bearer {PHANTOM}\r\n\r\n",
-        world.host
-    );
-    tls.write_all(request.as_bytes()).await.unwrap();
-    let head = within("the change", read_head(&mut tls)).await;
-    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
-    assert!(head.to_lowercase().contains("upgrade: websocket"), "{head}");
-    let mut buf = [0; 5];
-    for text in [b"hello", b"\x00\xff\x01\x02\x03"] {
-        tls.write_all(text).await.unwrap();
-        within("the echo", tls.read_exact(&mut buf)).await.unwrap();
-        assert_eq!(&buf, text);
-    }
-    let received = world.origin.received();
-    let bearer = format!("Bearer {VALUE}");
-    assert_eq!(received[0].headers["authorization"], bearer.as_str());
-    // The rules still watch it.
-    world.filter.put(enforce(&[]), vec![]).await;
-    let read = within("the end", tls.read(&mut buf)).await;
-    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
 }
 
 #[tokio::test]

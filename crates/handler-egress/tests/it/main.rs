@@ -20,4 +20,5 @@ mod policy;
 mod swap;
 mod throughput;
 mod tunnel;
+mod websocket;
 mod world;

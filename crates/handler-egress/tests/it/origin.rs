@@ -2,11 +2,13 @@
 
 use crate::world::within;
 use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
 use http::{Request, Response};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -17,6 +19,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::Role;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
@@ -27,6 +32,19 @@ pub(crate) struct Received {
     /// Whether the body came to its proper end.
     pub(crate) whole: bool,
     pub(crate) version: http::Version,
+}
+
+impl Received {
+    fn message(body: Vec<u8>) -> Self {
+        Self {
+            target: "message".to_owned(),
+            headers: http::HeaderMap::new(),
+            body,
+            trailers: http::HeaderMap::new(),
+            whole: true,
+            version: http::Version::HTTP_11,
+        }
+    }
 }
 
 pub(crate) type Reply = Response<BoxBody<Bytes, Infallible>>;
@@ -139,13 +157,8 @@ async fn serve<S>(
             }
             let response = reply(&received);
             if response.status() == 101 {
-                tokio::spawn(async move {
-                    let mut echo = TokioIo::new(upgrade.await.unwrap());
-                    let mut buf = [0; 1024];
-                    while let Ok(read @ 1..) = echo.read(&mut buf).await {
-                        echo.write_all(&buf[..read]).await.unwrap();
-                    }
-                });
+                let frames = response.headers()["upgrade"] == "websocket";
+                tokio::spawn(after_upgrade(upgrade, frames, seen.clone()));
             }
             seen.lock().unwrap().push(received);
             Ok::<_, Infallible>(response)
@@ -161,6 +174,39 @@ async fn serve<S>(
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
         .await;
+}
+
+/// Echoes the messages of a WebSocket, which are remembered, or else any bytes.
+async fn after_upgrade(upgrade: OnUpgrade, frames: bool, seen: Arc<Mutex<Vec<Received>>>) {
+    let mut stream = TokioIo::new(upgrade.await.unwrap());
+    if frames {
+        let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
+        while let Some(Ok(message)) = socket.next().await {
+            let data = match &message {
+                Message::Close(Some(close)) => u16::from(close.code).to_be_bytes().to_vec(),
+                message => message.clone().into_data().to_vec(),
+            };
+            seen.lock().unwrap().push(Received::message(data));
+            if !message.is_close() && !message.is_ping() {
+                let _ = socket.send(message).await;
+            }
+        }
+        return;
+    }
+    let mut buf = [0; 1024];
+    while let Ok(read @ 1..) = stream.read(&mut buf).await {
+        stream.write_all(&buf[..read]).await.unwrap();
+    }
+}
+
+/// The answer that changes to this protocol.
+pub(crate) fn switching(protocol: &str) -> Reply {
+    Response::builder()
+        .status(101)
+        .header("connection", "upgrade")
+        .header("upgrade", protocol)
+        .body(Empty::new().boxed())
+        .unwrap()
 }
 
 pub(crate) fn text(body: impl Into<Bytes>) -> Reply {
