@@ -84,10 +84,14 @@ pub(crate) const CA_BUNDLES: &[&str] = &[
 
 /// Variables that point programs to the certificate bundle.
 pub(crate) const CA_VARIABLES: &[&str] = &[
+    "CARGO_HTTP_CAINFO",
     "CURL_CA_BUNDLE",
     "DENO_CERT",
     "GIT_SSL_CAINFO",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
     "NODE_EXTRA_CA_CERTS",
+    // npm does not look at Node's variable where a system's own npmrc names a file.
+    "NPM_CONFIG_CAFILE",
     "PIP_CERT",
     "REQUESTS_CA_BUNDLE",
     "SSL_CERT_FILE",

@@ -3,6 +3,7 @@
 mod activity;
 mod api;
 mod archives;
+mod clients;
 mod commands;
 mod crash;
 mod demo;
