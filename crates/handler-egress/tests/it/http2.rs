@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
 use tokio::sync::mpsc;
 
-const BOTH: &[&str] = &["h2", "http/1.1"];
+pub(crate) const BOTH: &[&str] = &["h2", "http/1.1"];
 
 pub(crate) type Body = BoxBody<Bytes, Infallible>;
 pub(crate) type Client = SendRequest<Body>;

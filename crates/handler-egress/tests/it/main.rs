@@ -11,6 +11,7 @@ mod control;
 mod flows;
 mod forward;
 mod fronting;
+mod grpc;
 mod http2;
 mod http2_floods;
 mod intercept;

@@ -102,6 +102,15 @@ impl Origin {
         }
     }
 
+    /// A server that somebody else runs on this port.
+    pub(crate) fn elsewhere(port: u16) -> Self {
+        Self {
+            port,
+            received: Arc::default(),
+            connections: Arc::default(),
+        }
+    }
+
     /// Connections that came.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
