@@ -32,8 +32,6 @@ use tokio::net::UnixListener;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-/// How long a client may take to send a request's head, also the time an idle connection is kept.
-pub(crate) const HEAD_LIMIT: Duration = Duration::from_secs(30);
 /// Longest request head, bytes.
 pub(crate) const LONGEST_HEAD: usize = 64 * 1024;
 pub(crate) const MOST_HEADERS: usize = 256;
@@ -271,7 +269,7 @@ where
         .max_headers(MOST_HEADERS)
         .max_buf_size(LARGEST_BUFFER)
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_LIMIT)
+        .header_read_timeout(session.sandbox.shared.limits.head)
         .serve_connection(TokioIo::new(io), service)
         .with_upgrades();
     let forbidden = session.until_forbidden();

@@ -2,6 +2,7 @@
 //! control socket; nothing secret is in here except the credentials of an upstream proxy.
 
 use crate::chain::{UpstreamProxy, UpstreamProxyError};
+use crate::limits::Limits;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ pub struct EgressConfig {
     /// Names answered here instead of by the system's resolver (lower case). The addresses are
     /// checked like any others.
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
+    /// How long clients may take.
+    pub limits: Limits,
     /// After how long without a sandbox and without a control connection the filter ends.
     pub idle_exit: Duration,
     /// Whether this is a process of its own: leaves the terminal's session, forbids core dumps and
@@ -35,6 +38,7 @@ impl EgressConfig {
             upstream_proxy: None,
             extra_roots_pem: None,
             hosts: BTreeMap::new(),
+            limits: Limits::default(),
             idle_exit: Duration::from_secs(600),
             own_process: true,
         }

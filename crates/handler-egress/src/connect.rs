@@ -19,7 +19,7 @@ use bytes::Bytes;
 use handler_types::egress::EgressDecision;
 use http::{Request, Response};
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, OnceLock};
@@ -35,6 +35,13 @@ pub(crate) async fn answer(
         .authority()
         .map(|authority| authority.as_str().to_owned())
         .unwrap_or_default();
+    if !request.body().is_end_stream() {
+        // Part of the tunnel for one reader, in front of it for another.
+        return Err(Refusal::bad_target(&text, "CONNECT has no body"));
+    }
+    if request.uri().scheme().is_some() {
+        return Err(Refusal::bad_target(&text, "CONNECT takes HOST:PORT"));
+    }
     let target = Target::parse(&text, None).map_err(|error| Refusal::unreadable(&text, error))?;
     let rules = session.sandbox.rules();
     let decision = match judge(&rules.policy, &target) {
@@ -121,8 +128,9 @@ async fn run_blind(
             && !matches!(named, Some(Naming::Refused(_)))
     });
     let counters = [&*sandbox.traffic, &**flow.traffic()];
+    let limits = &sandbox.shared.limits;
     tokio::select! {
-        ended = tunnel::copy(&mut client, dialled.stream, early, counters, judge) => {
+        ended = tunnel::copy(&mut client, dialled.stream, early, counters, judge, limits) => {
             tracing::debug!(sandbox = %sandbox.id, %target, ?ended, "tunnel ended");
             if let Some(reason) = ended.refused {
                 flow.closed(reason.as_str());

@@ -1,13 +1,13 @@
 //! The beginning of a blind tunnel: the client's first bytes wait here until it is known that they
 //! name the tunnel's host. The other direction flows meanwhile, for servers that speak first.
 
-use crate::accept::HEAD_LIMIT;
 use crate::decide::Reason;
 use crate::opening::{Opened, Opening};
 use crate::refuse::Refusal;
 use crate::target::Target;
 use crate::tunnel::Readable;
 use std::io;
+use std::time::Duration;
 
 /// Bytes read at a time.
 const CHUNK: usize = 8 * 1024;
@@ -29,18 +29,19 @@ pub(crate) enum Closed {
 pub(crate) type Judge<'a> = &'a (dyn Fn(Opened) -> Result<(), Reason> + Sync);
 
 /// Waits for the client's first bytes until they may pass, and gives them. A client that says nothing
-/// is waited for without end; one that began must be clear in time.
+/// is waited for without end; one that began must be clear within `limit`.
 pub(crate) async fn first_bytes(
     from: &impl Readable,
     early: &[u8],
     count: impl Fn(usize),
     judge: Judge<'_>,
+    limit: Duration,
 ) -> Result<Vec<u8>, Closed> {
     if early.is_empty() {
         from.readable().await?;
     }
     let reading = read_opening(from, early, count, judge);
-    tokio::time::timeout(HEAD_LIMIT, reading)
+    tokio::time::timeout(limit, reading)
         .await
         .unwrap_or(Err(Closed::Refused(Reason::Malformed)))
 }

@@ -31,8 +31,12 @@ pub(crate) fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     text.split(',').all(known).then(|| value.clone())
 }
 
-/// Takes out the fields that concern only this hop, and those that `Connection` names.
+/// Takes out the fields that concern only this hop, and those that `Connection` names; a length beside
+/// a transfer coding is none.
 pub(crate) fn strip_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -119,8 +123,11 @@ mod tests {
         strip_hop(&mut map);
         let mut left: Vec<&str> = map.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
-        assert_eq!(left, ["content-length", "host", "te", "x-kept"]);
+        assert_eq!(left, ["host", "te", "x-kept"]);
         assert_eq!(map["te"], "trailers");
+        let mut map = headers(&[("connection", "content-length"), ("content-length", "3")]);
+        strip_hop(&mut map);
+        assert_eq!(map["content-length"], "3");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Tunnels to a secret's host: opened with a certificate of the sandbox's own authority, every request in
 //! them looked at. The host of the tunnel, the TLS server name and `Host` must be one and the same.
 
-use crate::accept::{HEAD_LIMIT, Inside, Session, serve};
+use crate::accept::{Inside, Session, serve};
 use crate::body::ResponseBody;
 use crate::decide::Reason;
 use crate::dial::Dialled;
@@ -35,7 +35,8 @@ pub(crate) async fn run(
     target: Target,
     generation: u64,
 ) {
-    let first = tokio::time::timeout(HEAD_LIMIT, client.peek()).await;
+    let limit = session.sandbox.shared.limits.head;
+    let first = tokio::time::timeout(limit, client.peek()).await;
     let Ok(Ok(Some(first))) = first else {
         tracing::debug!(%target, "nothing came through the tunnel");
         return;
@@ -48,7 +49,7 @@ pub(crate) async fn run(
         return;
     }
     let upstream = Slot::Dialled(dialled, generation);
-    let opened = tokio::time::timeout(HEAD_LIMIT, open_tls(session, client, &target, upstream));
+    let opened = tokio::time::timeout(limit, open_tls(session, client, &target, upstream));
     if let Ok(Some(opened)) = opened.await {
         opened.serve(session, target).await;
     }

@@ -30,6 +30,7 @@ mod hello;
 mod inject;
 mod intercept;
 mod keep;
+mod limits;
 mod listener;
 mod mask;
 mod naming;
@@ -59,4 +60,5 @@ mod websocket;
 
 pub use chain::{UpstreamProxy, UpstreamProxyError};
 pub use config::EgressConfig;
+pub use limits::Limits;
 pub use run::{RunError, run};

@@ -64,6 +64,7 @@ pub async fn run(config: EgressConfig) -> Result<(), RunError> {
             hosts: config.hosts,
         },
         proxy: config.upstream_proxy,
+        limits: config.limits,
         trust: Trust::new(config.extra_roots_pem),
         keep: Keep::beside(&config.control_socket),
     });

@@ -7,6 +7,7 @@ use crate::authority::{Authority, AuthorityError};
 use crate::chain::UpstreamProxy;
 use crate::events::{Events, Happening};
 use crate::keep::Keep;
+use crate::limits::Limits;
 use crate::listener::Listening;
 use crate::resolve::Resolver;
 use crate::settings::Rules;
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) resolver: Resolver,
     /// The way out of this machine, if it is a proxy.
     pub(crate) proxy: Option<UpstreamProxy>,
+    /// How long clients may take.
+    pub(crate) limits: Limits,
     /// Whom to believe outside.
     pub(crate) trust: Trust,
     /// Where authorities outlive the filter.

@@ -26,8 +26,6 @@ const MOST_STREAMS: u32 = 100;
 const MOST_BROKEN_OFF: usize = 1000;
 /// Streams that were broken off and wait to be looked at, before the connection is closed.
 const MOST_PENDING_RESETS: usize = 64;
-/// A connection without a request is kept for so long.
-const IDLE_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// How long a connection that is told to end may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -38,13 +36,14 @@ pub(crate) fn serve<I>(session: Arc<Session>, io: I) -> Pin<Box<dyn Future<Outpu
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    Box::pin(serve_within(session, io, IDLE_LIMIT))
+    Box::pin(serve_streams(session, io))
 }
 
-async fn serve_within<I>(session: Arc<Session>, io: I, idle: Duration)
+async fn serve_streams<I>(session: Arc<Session>, io: I)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let idle = session.sandbox.shared.limits.idle_streams;
     let use_ = Arc::new(watch::Sender::new(Use::default()));
     let service = service_fn(|request| {
         let (session, mut turn) = (session.clone(), Turn::new(use_.clone()));

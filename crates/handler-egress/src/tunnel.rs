@@ -5,6 +5,7 @@
 
 use crate::decide::Reason;
 use crate::gate::{Closed, Judge, first_bytes};
+use crate::limits::Limits;
 use crate::traffic::Traffic;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +14,6 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
 
-/// A tunnel through which nothing has come for so long is ended.
-const IDLE_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// Bytes read at a time.
 const CHUNK: usize = 64 * 1024;
 
@@ -85,21 +84,11 @@ impl Activity {
 /// from the client, and counted, before; `judge` is asked about the first bytes, if they matter.
 pub(crate) async fn copy(
     client: &mut UnixStream,
-    server: TcpStream,
-    early: &[u8],
-    counters: [&Traffic; 2],
-    judge: Option<Judge<'_>>,
-) -> Ended {
-    copy_within(client, server, early, counters, judge, IDLE_LIMIT).await
-}
-
-async fn copy_within(
-    client: &mut UnixStream,
     mut server: TcpStream,
     early: &[u8],
     counters: [&Traffic; 2],
     judge: Option<Judge<'_>>,
-    limit: Duration,
+    limits: &Limits,
 ) -> Ended {
     let activity = Activity {
         began: Instant::now(),
@@ -111,7 +100,7 @@ async fn copy_within(
     let outward = async {
         let count = |bytes| counters.iter().for_each(|all| all.sent(bytes));
         let first = match judge {
-            Some(judge) => &first_bytes(&client_read, early, count, judge).await?,
+            Some(judge) => &first_bytes(&client_read, early, count, judge, limits.head).await?,
             None => early,
         };
         server_write.write_all(first).await?;
@@ -127,7 +116,7 @@ async fn copy_within(
             Err(Closed::Refused(reason)) => refused = Some(reason),
             Err(Closed::Io(error)) => tracing::debug!(%error, "tunnel broke"),
         },
-        () = activity.idle(limit) => tracing::debug!("tunnel was idle"),
+        () = activity.idle(limits.idle_tunnel) => tracing::debug!("tunnel was idle"),
     }
     let moved = Moved {
         out: out.load(Ordering::Relaxed),
@@ -188,7 +177,15 @@ mod tests {
         let (mut client, mut near, far, mut server) = ends().await;
         let copying = tokio::spawn(async move {
             let (all, one) = (Traffic::default(), Traffic::default());
-            let ended = copy(&mut near, far, b"early ", [&all, &one], None).await;
+            let ended = copy(
+                &mut near,
+                far,
+                b"early ",
+                [&all, &one],
+                None,
+                &Limits::default(),
+            )
+            .await;
             assert_eq!(all.read(), one.read());
             (ended.moved, all.read())
         });
@@ -209,12 +206,53 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_server_that_has_said_all_is_still_heard_by() {
+        let (mut client, mut near, far, mut server) = ends().await;
+        let copying = tokio::spawn(async move {
+            let traffic = Traffic::default();
+            copy(&mut near, far, b"", [&traffic; 2], None, &Limits::default()).await
+        });
+        server.write_all(b"all").await.expect("write");
+        server.shutdown().await.expect("half close");
+        let mut all = String::new();
+        client.read_to_string(&mut all).await.expect("read");
+        assert_eq!(all, "all");
+        client.write_all(b"thanks").await.expect("write");
+        drop(client);
+        let mut thanks = String::new();
+        server.read_to_string(&mut thanks).await.expect("read");
+        assert_eq!(thanks, "thanks");
+        let moved = copying.await.expect("task").moved;
+        assert_eq!(moved, Moved { out: 6, back: 3 });
+    }
+
+    #[tokio::test]
+    async fn a_client_that_begins_and_does_not_go_on_is_let_go() {
+        let (mut client, mut near, far, mut server) = ends().await;
+        let limits = Limits {
+            head: Duration::from_millis(20),
+            ..Limits::default()
+        };
+        client.write_all(&[0x16, 3, 1]).await.expect("write");
+        let traffic = Traffic::default();
+        let judge: Judge<'_> = &|_| Ok(());
+        let ended = copy(&mut near, far, b"", [&traffic; 2], Some(judge), &limits).await;
+        assert_eq!(ended.refused, Some(Reason::Malformed));
+        let mut nothing = String::new();
+        server.read_to_string(&mut nothing).await.expect("read");
+        assert!(nothing.is_empty());
+    }
+
+    #[tokio::test]
     async fn an_idle_tunnel_ends() {
         let (_client, mut near, far, _server) = ends().await;
-        let limit = Duration::from_millis(20);
+        let limits = Limits {
+            idle_tunnel: Duration::from_millis(20),
+            ..Limits::default()
+        };
         let traffic = Traffic::default();
         let judge: Judge<'_> = &|_| Err(Reason::Sni);
-        let ended = copy_within(&mut near, far, b"", [&traffic; 2], Some(judge), limit).await;
+        let ended = copy(&mut near, far, b"", [&traffic; 2], Some(judge), &limits).await;
         let moved = Moved::default();
         assert_eq!(
             ended,

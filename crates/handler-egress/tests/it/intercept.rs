@@ -51,10 +51,30 @@ impl World {
         Self::around(origin, Some(roots)).await
     }
 
+    /// The same with other time limits.
+    pub(crate) async fn limited(
+        alpn: &[&str],
+        limits: handler_egress::Limits,
+        reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let (acceptor, roots) = certificate_for(NAME, alpn);
+        let origin = Origin::tls(acceptor, reply).await;
+        Self::within_limits(origin, Some(roots), limits).await
+    }
+
     /// The same around an origin, trusted by these roots.
     pub(crate) async fn around(origin: Origin, roots: Option<String>) -> Self {
+        Self::within_limits(origin, roots, handler_egress::Limits::default()).await
+    }
+
+    async fn within_limits(
+        origin: Origin,
+        roots: Option<String>,
+        limits: handler_egress::Limits,
+    ) -> Self {
         let host = format!("{NAME}:{}", origin.port);
         let filter = Filter::start(|config| {
+            config.limits = limits;
             let inside = vec!["127.0.0.1".parse().unwrap()];
             config.hosts.insert(NAME.to_owned(), inside);
             config.extra_roots_pem = roots;

@@ -18,6 +18,8 @@ mod intercept;
 mod life;
 mod origin;
 mod policy;
+mod slow;
+mod smuggling;
 mod swap;
 mod throughput;
 mod tunnel;
