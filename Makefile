@@ -27,6 +27,7 @@ check:
 	cargo clippy --workspace --all-targets -- -D warnings
 
 bench:
+	scripts/bench-setup
 	cargo xtask bench
 
 install:

@@ -10,6 +10,7 @@ mod flood;
 mod list;
 mod log;
 mod memory;
+mod proxies;
 mod sandbox;
 mod start;
 mod terminal;
@@ -30,7 +31,7 @@ pub(crate) struct Row {
 }
 
 /// All rows, cheap ones first.
-pub(crate) const ALL: [Row; 13] = [
+pub(crate) const ALL: [Row; 14] = [
     Row {
         name: "version",
         what: "`handler --version`",
@@ -74,6 +75,10 @@ pub(crate) const ALL: [Row; 13] = [
     Row {
         name: "egress",
         what: "blind tunnel through the filter, against a plain relay",
+    },
+    Row {
+        name: "proxies",
+        what: "the filter against tinyproxy (tunnels) and mitmproxy (a secret put in)",
     },
     Row {
         name: "memory",
@@ -121,6 +126,7 @@ async fn measure_one(row: &str, context: &Context) -> anyhow::Result<Vec<Line>> 
         "terminal" => terminal::measure(context).await,
         "flood" => flood::measure(context).await,
         "egress" => egress::measure(context).await,
+        "proxies" => proxies::measure(context).await,
         "memory" => memory::measure(context).await,
         "list" => list::measure(context).await,
         other => anyhow::bail!("no such row: {other}"),
