@@ -148,6 +148,10 @@ impl Control {
                 }
             };
             drop(line);
+            if read.buffer().is_empty() {
+                // Its buffer still shows what came.
+                read = BufReader::new(read.into_inner());
+            }
             if let Some(refusal) = greeting.refuses(&request) {
                 let message = refusal.to_owned();
                 answer(&mut write, &EgressAnswer::Failed { message }).await?;

@@ -1,5 +1,7 @@
-//! What the filter does to its own process: nobody traces it, it leaves no core, no terminal ends it.
+//! What the filter does to its own process: nobody traces it, it leaves no core, what it frees is wiped, no
+//! terminal ends it.
 
+use crate::memory::WipingAllocator;
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit, setsid,
 };
@@ -7,6 +9,7 @@ use std::io;
 
 /// Makes the process fit to hold secrets.
 pub(crate) fn harden() -> io::Result<()> {
+    WipingAllocator::wipe_from_now_on();
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     setrlimit(
         Resource::Core,

@@ -15,6 +15,10 @@ use handler_server::Layout;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+/// Wipes what it frees in the filter's process, and only there.
+#[global_allocator]
+static MEMORY: handler_egress::WipingAllocator = handler_egress::WipingAllocator;
+
 fn main() -> ExitCode {
     // Cannot fail: nothing was installed before.
     rustls::crypto::ring::default_provider()

@@ -4,6 +4,10 @@
     reason = "a failed expectation is how a test fails"
 )]
 
+/// What the program that runs the filter has, too.
+#[global_allocator]
+static MEMORY: handler_egress::WipingAllocator = handler_egress::WipingAllocator;
+
 mod chain;
 mod coded;
 mod coding;
@@ -16,6 +20,7 @@ mod http2;
 mod http2_floods;
 mod intercept;
 mod life;
+mod memory;
 mod origin;
 mod policy;
 mod slow;

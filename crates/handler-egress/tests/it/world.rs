@@ -59,6 +59,12 @@ impl Filter {
         self.answers().await;
     }
 
+    /// One that another process runs in `dir`.
+    pub(crate) fn elsewhere(dir: TempDir) -> Self {
+        let task = tokio::spawn(std::future::pending());
+        Self { dir, task }
+    }
+
     pub(crate) fn control_path(&self) -> PathBuf {
         self.dir.path().join("control.sock")
     }
