@@ -4,10 +4,10 @@
 //! `resolve`; both must agree before a byte goes out.
 
 use crate::address::{AddressClass, classify};
+use crate::index::AllowIndex;
 use crate::target::{Target, TargetHost};
 use handler_types::egress::EgressDecision;
-use handler_types::network::{AllowEntry, AllowHost, Enforcement, HOST_ALIAS, NetworkPolicy};
-use std::collections::{HashMap, HashSet};
+use handler_types::network::{Enforcement, HOST_ALIAS, NetworkPolicy};
 use std::net::IpAddr;
 
 /// Why something was refused; the text is part of the contract.
@@ -72,92 +72,6 @@ pub(crate) enum Verdict {
     Unlisted,
     /// It may not pass.
     Denied(Reason),
-}
-
-/// Allow-list entries, found by hash.
-#[derive(Debug, Default)]
-pub(crate) struct AllowIndex {
-    exact: HashMap<String, Vec<u16>>,
-    below: HashMap<String, Vec<u16>>,
-    ips: HashSet<(IpAddr, u16)>,
-}
-
-impl AllowIndex {
-    /// Indexes entries.
-    pub(crate) fn new(entries: &[AllowEntry]) -> Self {
-        let mut index = Self::default();
-        for entry in entries {
-            match &entry.host {
-                AllowHost::Exact(name) => insert(&mut index.exact, name, entry.port),
-                AllowHost::Below(parent) => insert(&mut index.below, parent, entry.port),
-                AllowHost::Ip(ip) => {
-                    index.ips.insert((*ip, entry.port));
-                }
-            }
-        }
-        index
-    }
-
-    /// Whether an entry allows the destination.
-    pub(crate) fn lists(&self, target: &Target) -> bool {
-        match &target.host {
-            TargetHost::Ip(ip) => self.names_ip(*ip, target.port),
-            TargetHost::Name(name) => {
-                holds(&self.exact, name, target.port) || self.lists_parent(name, target.port)
-            }
-        }
-    }
-
-    /// The entry that allows the destination, as it is written.
-    pub(crate) fn rule(&self, target: &Target) -> Option<String> {
-        let name = match &target.host {
-            TargetHost::Ip(ip) => {
-                return self.names_ip(*ip, target.port).then(|| target.to_string());
-            }
-            TargetHost::Name(name) => name,
-        };
-        if holds(&self.exact, name, target.port) {
-            return Some(target.to_string());
-        }
-        let parents = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
-        parents
-            .filter(|parent| holds(&self.below, parent, target.port))
-            .map(|parent| format!("*.{parent}:{}", target.port))
-            .next()
-    }
-
-    /// Whether an entry is exactly this address and port.
-    pub(crate) fn names_ip(&self, ip: IpAddr, port: u16) -> bool {
-        self.ips.contains(&(ip, port))
-    }
-
-    fn lists_parent(&self, name: &str, port: u16) -> bool {
-        if self.below.is_empty() {
-            return false;
-        }
-        name.match_indices('.')
-            .any(|(dot, _)| holds(&self.below, &name[dot + 1..], port))
-    }
-
-    /// Whether there is no entry.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.exact.is_empty() && self.below.is_empty() && self.ips.is_empty()
-    }
-
-    fn lists_alias(&self, port: u16) -> bool {
-        holds(&self.exact, HOST_ALIAS, port)
-    }
-}
-
-fn insert(map: &mut HashMap<String, Vec<u16>>, name: &str, port: u16) {
-    let ports = map.entry(name.to_ascii_lowercase()).or_default();
-    if !ports.contains(&port) {
-        ports.push(port);
-    }
-}
-
-fn holds(map: &HashMap<String, Vec<u16>>, name: &str, port: u16) -> bool {
-    map.get(name).is_some_and(|ports| ports.contains(&port))
 }
 
 /// A network policy, indexed.
@@ -368,35 +282,6 @@ mod tests {
                 judge(&Policy::None, &target(text)),
                 Verdict::Denied(Reason::PolicyNone)
             );
-        }
-    }
-
-    #[test]
-    fn the_index_agrees_with_the_entries_themselves() {
-        let entries: Vec<AllowEntry> = ENTRIES
-            .iter()
-            .map(|text| text.parse().expect(text))
-            .collect();
-        let index = AllowIndex::new(&entries);
-        for host in [
-            "example.com",
-            "x.wild.org",
-            "wild.org",
-            "192.168.1.20",
-            "2001:db8::1",
-        ] {
-            for port in [443, 80, 11434] {
-                let text = if host.contains(':') {
-                    format!("[{host}]:{port}")
-                } else {
-                    format!("{host}:{port}")
-                };
-                assert_eq!(
-                    index.lists(&target(&text)),
-                    entries.iter().any(|entry| entry.matches(host, port)),
-                    "{text}"
-                );
-            }
         }
     }
 }

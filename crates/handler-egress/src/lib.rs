@@ -2,7 +2,7 @@
 //!
 //! One process serves every sandbox of a daemon. A sandbox is known by the Unix listener its bytes
 //! arrive on, never by anything it says. Everything that is decided is decided by the pure modules
-//! (`target`, `decide`, `address`, `scan`); the others only perform it. Values of secrets enter
+//! (`target`, `decide`, `index`, `address`, `scan`, `hello`, `opening`, `naming`); the others only perform it. Values of secrets enter
 //! through the control socket, live in [`settings`](EgressConfig), and leave towards their own
 //! hosts only.
 
@@ -27,6 +27,7 @@ mod forward;
 mod gate;
 mod headers;
 mod hello;
+mod index;
 mod inject;
 mod intercept;
 mod keep;

@@ -3,7 +3,8 @@
 //! Invariant: phantom and value of a secret have the same length and are printable ASCII, so that
 //! swapping them changes no length and breaks no header.
 
-use crate::decide::{AllowIndex, Policy};
+use crate::decide::Policy;
+use crate::index::AllowIndex;
 use crate::target::Target;
 use handler_types::egress::{EgressSettings, Injection};
 use std::fmt;

@@ -170,6 +170,24 @@ pub(crate) fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_refused_or_read_as_what_reads_the_same_again(
+            text in prop_oneof![".*", "[a-zA-Z0-9.:%@\\[\\]x_-]{0,30}"],
+        ) {
+            if let Ok(target) = Target::parse(&text, None) {
+                let written = target.to_string();
+                prop_assert_eq!(Target::parse(&written, None), Ok(target.clone()));
+                prop_assert!(written.is_ascii() && !written.bytes().any(|b| b.is_ascii_uppercase()));
+                // What a resolver could take for an address is one, in its usual spelling.
+                if let Some(name) = target.name() {
+                    prop_assert!(name.parse::<IpAddr>().is_err());
+                }
+            }
+        }
+    }
 
     #[test]
     fn destinations_are_read_in_one_spelling() {
@@ -182,6 +200,16 @@ mod tests {
             ("[2001:DB8:0::1]:443", None, "[2001:db8::1]:443"),
             ("[::1]", Some(80), "[::1]:80"),
             ("registry:5000", None, "registry:5000"),
+            (
+                "XN--BCHER-KVA.example:443",
+                None,
+                "xn--bcher-kva.example:443",
+            ),
+            ("example.com:00443", None, "example.com:443"),
+            ("[::ffff:10.0.0.1]:80", None, "[::ffff:10.0.0.1]:80"),
+            ("[::ffff:a00:1]:80", None, "[::ffff:10.0.0.1]:80"),
+            ("0x7f.example.com:80", None, "0x7f.example.com:80"),
+            ("1.example:80", None, "1.example:80"),
         ] {
             let target = Target::parse(text, default).expect(text);
             assert_eq!(target.to_string(), wanted);
@@ -199,7 +227,25 @@ mod tests {
             (".:443", TargetError::TrailingDot),
             ("exämple.com:443", TargetError::NotAscii),
             ("ex%61mple.com:443", TargetError::NotAscii),
+            ("b\u{fc}cher.example:443", TargetError::NotAscii),
+            ("\u{ff41}.example:443", TargetError::NotAscii),
+            ("a\u{3002}example:443", TargetError::NotAscii),
+            ("a\u{200b}.example:443", TargetError::NotAscii),
+            ("a%2eexample:443", TargetError::NotAscii),
+            ("%31%32%37.0.0.1:80", TargetError::NotAscii),
+            ("127.0.0.1.:80", TargetError::TrailingDot),
+            ("example.com..:80", TargetError::TrailingDot),
             ("127.1:80", TargetError::NumericName),
+            ("127.0.1:80", TargetError::NumericName),
+            ("0:80", TargetError::NumericName),
+            ("017700000001:80", TargetError::NumericName),
+            ("0x7F000001:80", TargetError::NumericName),
+            ("0X7f.1:80", TargetError::NumericName),
+            ("127.0.0.0x1:80", TargetError::NumericName),
+            ("127.0.0.01:80", TargetError::NumericName),
+            ("127.0.0.256:80", TargetError::NumericName),
+            ("1.1:80", TargetError::NumericName),
+            ("a.127:80", TargetError::NumericName),
             ("2130706433:80", TargetError::NumericName),
             ("0177.0.0.01:80", TargetError::NumericName),
             ("0x7f.0.0.0x1:80", TargetError::NumericName),
@@ -216,6 +262,20 @@ mod tests {
             ("[::1:80", TargetError::BadHost),
             ("[::1]x:80", TargetError::BadHost),
             ("[fe80::1%25eth0]:80", TargetError::BadHost),
+            ("[fe80::1%eth0]:80", TargetError::BadHost),
+            ("[v1.x]:80", TargetError::BadHost),
+            ("[127.0.0.1]:80", TargetError::BadHost),
+            ("[]:80", TargetError::BadHost),
+            ("[::1]]:80", TargetError::BadHost),
+            ("[[::1]]:80", TargetError::BadHost),
+            (".a:80", TargetError::BadHost),
+            ("a.\0.b:80", TargetError::BadHost),
+            ("a\t:80", TargetError::BadHost),
+            ("*.a.com:80", TargetError::BadHost),
+            ("a.com:80:80", TargetError::BadPort),
+            ("a.com: 80", TargetError::BadPort),
+            ("a.com:0x50", TargetError::BadPort),
+            ("a.com:\u{ff18}\u{ff10}", TargetError::BadPort),
             ("a..b:80", TargetError::BadHost),
             ("a b:80", TargetError::BadHost),
             ("a/b:80", TargetError::BadHost),

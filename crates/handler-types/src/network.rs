@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// The name under which a sandbox reaches the loopback of the machine that runs it.
@@ -91,7 +91,9 @@ pub enum AllowEntryError {
     #[error("`{0}`: the port must be a number from 1 to 65535")]
     BadPort(String),
     /// The host is not a name, `*.`name or address.
-    #[error("`{0}`: the host must be a full domain name, `*.` and a domain name, or an IP address")]
+    #[error(
+        "`{0}`: the host must be a full domain name, `*.` and a domain name, or an IP address (IPv6 in brackets; international names as xn--…)"
+    )]
     BadHost(String),
 }
 
@@ -131,7 +133,16 @@ fn is_name(text: &str) -> bool {
         })
         && labels
             .last()
-            .is_some_and(|top| top.len() >= 2 && !top.bytes().all(|b| b.is_ascii_digit()))
+            .is_some_and(|top| top.len() >= 2 && !is_number(top))
+}
+
+/// Whether resolvers take a last label for part of an IPv4 address.
+fn is_number(label: &str) -> bool {
+    let hexadecimal = label
+        .strip_prefix("0x")
+        .or_else(|| label.strip_prefix("0X"));
+    label.bytes().all(|b| b.is_ascii_digit())
+        || hexadecimal.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 impl FromStr for AllowEntry {
@@ -153,8 +164,12 @@ impl FromStr for AllowEntry {
             .filter(|p| *p > 0 && !port.starts_with('+'))
             .ok_or_else(|| AllowEntryError::BadPort(text.to_owned()))?;
         let bad_host = || AllowEntryError::BadHost(text.to_owned());
-        let host = if let Ok(ip) = host.parse::<IpAddr>() {
-            AllowHost::Ip(ip)
+        let host = if text.starts_with('[') {
+            // Brackets are for IPv6 addresses.
+            let ip: Ipv6Addr = host.parse().map_err(|_| bad_host())?;
+            AllowHost::Ip(ip.into())
+        } else if let Ok(ip) = host.parse::<Ipv4Addr>() {
+            AllowHost::Ip(ip.into())
         } else if let Some(parent) = host.strip_prefix("*.") {
             if !is_name(parent) {
                 return Err(bad_host());
@@ -197,6 +212,30 @@ impl<'de> Deserialize<'de> for AllowEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_refused_or_an_entry_that_reads_the_same_again(
+            text in prop_oneof![".*", "(\\*\\.)?[a-zA-Z0-9.:%@\\[\\]x_-]{0,30}(:[0-9]{1,5})?"],
+        ) {
+            if let Ok(entry) = text.parse::<AllowEntry>() {
+                let written = entry.to_string();
+                prop_assert_eq!(written.parse::<AllowEntry>(), Ok(entry.clone()));
+                match &entry.host {
+                    AllowHost::Exact(name) => prop_assert!(entry.matches(name, entry.port)),
+                    AllowHost::Below(parent) => {
+                        let below = format!("x.{parent}");
+                        prop_assert!(entry.matches(&below, entry.port));
+                        prop_assert!(!entry.matches(parent, entry.port));
+                    }
+                    AllowHost::Ip(ip) => {
+                        prop_assert!(entry.matches(&ip.to_string(), entry.port));
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn entries_are_read_and_written_back() {
@@ -234,6 +273,25 @@ mod tests {
             "2001:db8::1:443",
             "a b.com:1",
             "1.2.3:4",
+            "a.0x7f:1",
+            "0177.0.0.1:1",
+            "1.2.3.4.:1",
+            "a.com.:1",
+            "[a.com]:1",
+            "[1.2.3.4]:1",
+            "[::1]x:1",
+            "[fe80::1%eth0]:1",
+            "[::1]",
+            "*.1.2.3.4:1",
+            "**.a.com:1",
+            "a.*.com:1",
+            "me@a.com:1",
+            "a%2ecom:1",
+            "b\u{fc}cher.example:1",
+            "a.com:1 ",
+            "a.com\0:1",
+            "",
+            ":",
         ] {
             assert!(text.parse::<AllowEntry>().is_err(), "{text}");
         }
