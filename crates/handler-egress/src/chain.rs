@@ -1,5 +1,5 @@
-//! Reaching the outside through a proxy the machine has to use: `CONNECT`, with Basic credentials
-//! from its URL. Only `http://` proxies; everything goes through tunnels.
+//! Reaching the outside through a proxy the machine has to use: HTTP `CONNECT` or SOCKS 5, with the credentials of
+//! its URL. Everything goes through tunnels, and names are resolved by the proxy.
 
 use crate::target::{Target, TargetHost};
 use base64::Engine as _;
@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio_socks::tcp::Socks5Stream;
 use zeroize::Zeroizing;
 
 const LONGEST_ANSWER: usize = 16 * 1024;
@@ -16,19 +17,31 @@ const LONGEST_ANSWER: usize = 16 * 1024;
 pub struct UpstreamProxy {
     host: String,
     port: u16,
-    authorization: Option<Zeroizing<String>>,
+    speaks: Speaks,
     except: Vec<String>,
+}
+
+/// What the proxy speaks, and as whom we come.
+#[derive(Clone)]
+enum Speaks {
+    /// HTTP, with Basic credentials in base64.
+    Http(Option<Zeroizing<String>>),
+    /// SOCKS 5 (RFC 1928), with a name and a password (RFC 1929).
+    Socks(Option<(Zeroizing<String>, Zeroizing<String>)>),
 }
 
 /// Why a proxy of the environment cannot be used. Never shows its credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamProxyError {
-    /// Not an `http://` URL.
-    #[error("the upstream proxy must be an http:// URL with a host")]
+    /// Neither an `http://` nor a `socks5://` URL.
+    #[error("the upstream proxy must be an http:// or socks5:// URL with a host")]
     Scheme,
     /// The host or port cannot be read.
     #[error("the host or port of the upstream proxy cannot be read")]
     Host,
+    /// Name or password are no text, empty, or longer than SOCKS allows.
+    #[error("the name and the password of a SOCKS proxy must be texts of 1 to 255 bytes")]
+    Credentials,
 }
 
 /// Why the proxy gave no tunnel.
@@ -43,17 +56,24 @@ pub(crate) enum ChainError {
     /// Its answer is not HTTP.
     #[error("the upstream proxy gave an answer that cannot be read")]
     Malformed,
+    /// It speaks SOCKS and gave no tunnel.
+    #[error("the upstream proxy gave no tunnel: {0}")]
+    Socks(#[from] tokio_socks::Error),
 }
 
 impl UpstreamProxy {
-    /// Reads `http://[user:password@]host[:port]` and a `NO_PROXY` list.
+    /// Reads `http://[user:password@]host[:port]` (port 80 unless written) or the same with `socks5://` or
+    /// `socks5h://` (1080), and a `NO_PROXY` list.
     ///
     /// # Errors
-    /// When the URL has another scheme, no host or a bad port.
+    /// When the URL has another scheme, no host, a bad port, or credentials that the proxy cannot be told.
     pub fn new(url: &str, no_proxy: &str) -> Result<Self, UpstreamProxyError> {
-        let rest = url
-            .strip_prefix("http://")
-            .ok_or(UpstreamProxyError::Scheme)?;
+        let (scheme, rest) = url.split_once("://").ok_or(UpstreamProxyError::Scheme)?;
+        let default_port = match scheme {
+            "http" => 80,
+            "socks5" | "socks5h" => 1080,
+            _ => return Err(UpstreamProxyError::Scheme),
+        };
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let (user, place) = match authority.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
@@ -68,21 +88,25 @@ impl UpstreamProxy {
         };
         let port = match port.strip_prefix(':') {
             Some(port) => port.parse().map_err(|_| UpstreamProxyError::Host)?,
-            None if port.is_empty() => 80,
+            None if port.is_empty() => default_port,
             None => return Err(UpstreamProxyError::Host),
         };
         if host.is_empty() || !host.is_ascii() || port == 0 {
             return Err(UpstreamProxyError::Host);
         }
+        let speaks = match scheme {
+            "http" => Speaks::Http(user.map(basic)),
+            _ => Speaks::Socks(user.map(name_and_password).transpose()?),
+        };
         Ok(Self {
             host: host.to_owned(),
             port,
-            authorization: user.map(basic),
+            speaks,
             except: split_list(no_proxy),
         })
     }
 
-    /// The proxy that `HTTPS_PROXY`, `https_proxy`, `HTTP_PROXY` or `http_proxy` names, in this order.
+    /// The proxy that `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` names, in this order, each also in lower case.
     ///
     /// # Errors
     /// As [`UpstreamProxy::new`].
@@ -95,7 +119,14 @@ impl UpstreamProxy {
                 .filter_map(|name| variable(name))
                 .find(|value| !value.is_empty())
         };
-        let url = first(&["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"]);
+        let url = first(&[
+            "HTTPS_PROXY",
+            "https_proxy",
+            "HTTP_PROXY",
+            "http_proxy",
+            "ALL_PROXY",
+            "all_proxy",
+        ]);
         let except = first(&["NO_PROXY", "no_proxy"]).unwrap_or_default();
         url.map(|url| Self::new(&url, &except)).transpose()
     }
@@ -117,20 +148,47 @@ impl UpstreamProxy {
 
     /// A tunnel through the proxy. The proxy's own address is the owner's choice and not checked.
     pub(crate) async fn connect(&self, target: &Target) -> Result<TcpStream, ChainError> {
-        let mut stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        let mut head = Zeroizing::new(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"));
-        if let Some(value) = &self.authorization {
-            head.push_str("Proxy-Authorization: Basic ");
-            head.push_str(value);
-            head.push_str("\r\n");
-        }
-        head.push_str("\r\n");
-        stream.write_all(head.as_bytes()).await?;
-        match read_status(&mut stream).await? {
-            200..=299 => Ok(stream),
-            status => Err(ChainError::Refused(status)),
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        match &self.speaks {
+            Speaks::Http(authorization) => by_http(stream, authorization.as_ref(), target).await,
+            Speaks::Socks(credentials) => by_socks(stream, credentials.as_ref(), target).await,
         }
     }
+}
+
+async fn by_http(
+    mut stream: TcpStream,
+    authorization: Option<&Zeroizing<String>>,
+    target: &Target,
+) -> Result<TcpStream, ChainError> {
+    let mut head = Zeroizing::new(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"));
+    if let Some(value) = authorization {
+        head.push_str("Proxy-Authorization: Basic ");
+        head.push_str(value);
+        head.push_str("\r\n");
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    match read_status(&mut stream).await? {
+        200..=299 => Ok(stream),
+        status => Err(ChainError::Refused(status)),
+    }
+}
+
+async fn by_socks(
+    stream: TcpStream,
+    credentials: Option<&(Zeroizing<String>, Zeroizing<String>)>,
+    target: &Target,
+) -> Result<TcpStream, ChainError> {
+    let host = target.host_text();
+    let to = (host.as_str(), target.port);
+    let tunnel = match credentials {
+        Some((name, password)) => {
+            Socks5Stream::connect_with_password_and_socket(stream, to, name, password).await?
+        }
+        None => Socks5Stream::connect_with_socket(stream, to).await?,
+    };
+    Ok(tunnel.into_inner())
 }
 
 /// Reads the head of the answer and nothing behind it: what follows belongs to the tunnel.
@@ -159,6 +217,21 @@ fn basic(user: &str) -> Zeroizing<String> {
     plain.push(b':');
     plain.extend_from_slice(&Zeroizing::new(percent_decode(password)));
     Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(plain.as_slice()))
+}
+
+fn name_and_password(
+    user: &str,
+) -> Result<(Zeroizing<String>, Zeroizing<String>), UpstreamProxyError> {
+    let (name, password) = user.split_once(':').unwrap_or((user, ""));
+    let read = |text| {
+        let text = String::from_utf8(percent_decode(text)).ok()?;
+        (1..=255)
+            .contains(&text.len())
+            .then(|| Zeroizing::new(text))
+    };
+    read(name)
+        .zip(read(password))
+        .ok_or(UpstreamProxyError::Credentials)
 }
 
 fn percent_decode(text: &str) -> Vec<u8> {
@@ -206,14 +279,24 @@ mod tests {
     fn a_proxy_url_is_read_and_its_password_never_shown() {
         let proxy = UpstreamProxy::new("http://me:p%40ss@proxy.corp:3128/", "").expect("url");
         assert_eq!((proxy.host.as_str(), proxy.port), ("proxy.corp", 3128));
-        let given = proxy.authorization.as_ref().expect("credentials");
+        let Speaks::Http(Some(given)) = &proxy.speaks else {
+            panic!("no credentials");
+        };
         assert_eq!(given.as_str(), "bWU6cEBzcw==");
         assert!(!format!("{proxy:?}").contains("bWU6"));
         let bare = UpstreamProxy::new("http://[::1]", "").expect("url");
         assert_eq!((bare.host.as_str(), bare.port), ("::1", 80));
+        let socks = UpstreamProxy::new("socks5h://me:p%40ss@proxy.corp", "").expect("url");
+        assert_eq!((socks.host.as_str(), socks.port), ("proxy.corp", 1080));
+        let Speaks::Socks(Some((name, password))) = &socks.speaks else {
+            panic!("no credentials");
+        };
+        assert_eq!((name.as_str(), password.as_str()), ("me", "p@ss"));
+        let nameless = UpstreamProxy::new("socks5://:secret@a", "").map(|_| ());
+        assert_eq!(nameless, Err(UpstreamProxyError::Credentials));
         for url in [
             "https://a:1",
-            "socks5://a",
+            "socks4://a",
             "http://",
             "http://a:x",
             "http://a:0",
@@ -239,6 +322,10 @@ mod tests {
         assert_eq!(
             read(&[("HTTP_PROXY", "http://b"), ("https_proxy", "http://a")]),
             Ok(Some("a".into()))
+        );
+        assert_eq!(
+            read(&[("ALL_PROXY", "socks5://c"), ("http_proxy", "")]),
+            Ok(Some("c".into()))
         );
         assert_eq!(
             read(&[("HTTPS_PROXY", "https://a")]),

@@ -89,3 +89,77 @@ async fn the_machine_itself_and_exceptions_are_not_asked_of_the_proxy() {
     assert_eq!(answer.status, 502);
     assert!(answer.text().contains("407"), "{}", answer.text());
 }
+
+/// A SOCKS 5 proxy that wants a name and a password, notes where it is asked to lead, greets, and then echoes.
+async fn socks() -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let notes = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut methods = [0; 2];
+            stream.read_exact(&mut methods).await.unwrap();
+            let mut offered = vec![0; usize::from(methods[1])];
+            stream.read_exact(&mut offered).await.unwrap();
+            assert!(offered.contains(&2), "{offered:?}");
+            stream.write_all(&[5, 2]).await.unwrap();
+            let mut credentials = [0; 11];
+            stream.read_exact(&mut credentials).await.unwrap();
+            let is_known = &credentials == b"\x01\x04user\x04pass";
+            stream.write_all(&[1, u8::from(!is_known)]).await.unwrap();
+            if !is_known {
+                continue;
+            }
+            let mut head = vec![0; 5];
+            stream.read_exact(&mut head).await.unwrap();
+            let mut rest = vec![0; usize::from(head[4]) + 2];
+            stream.read_exact(&mut rest).await.unwrap();
+            let is_refused = rest.starts_with(b"refused");
+            notes.lock().unwrap().push([head, rest].concat());
+            let code = if is_refused { 2 } else { 0 };
+            stream
+                .write_all(&[5, code, 0, 1, 0, 0, 0, 0, 0, 0])
+                .await
+                .unwrap();
+            tokio::spawn(async move {
+                let _ = stream.write_all(b"hello ").await;
+                let (mut read, mut write) = stream.split();
+                let _ = tokio::io::copy(&mut read, &mut write).await;
+            });
+        }
+    });
+    (port, asked)
+}
+
+#[tokio::test]
+async fn a_socks_proxy_is_asked_by_name_with_its_credentials_and_may_refuse() {
+    let (port, asked) = socks().await;
+    let filter_by = async |user: &str| {
+        let url = format!("socks5h://{user}@127.0.0.1:{port}");
+        let filter = Filter::start(|config| {
+            config.upstream_proxy = Some(UpstreamProxy::new(&url, "").unwrap());
+        })
+        .await;
+        let entries = ["outside.invalid:443", "refused.invalid:443"];
+        filter.put(enforce(&entries), vec![]).await;
+        filter
+    };
+    let filter = filter_by("user:pass").await;
+    let mut tunnel = filter.tunnel("outside.invalid:443").await;
+    tunnel.write_all(b"world").await.unwrap();
+    let mut got = [0; 11];
+    within("the echo", tunnel.read_exact(&mut got))
+        .await
+        .unwrap();
+    assert_eq!(&got, b"hello world");
+    let first = asked.lock().unwrap()[0].clone();
+    assert_eq!(first, b"\x05\x01\x00\x03\x0foutside.invalid\x01\xbb");
+    let ask = |host: &str| format!("CONNECT {host} HTTP/1.1\r\nConnection: close\r\n\r\n");
+    let answer: Answer = filter.talk(ask("refused.invalid:443")).await;
+    assert_eq!(answer.status, 502, "{}", answer.text());
+    let stranger = filter_by("user:fail").await;
+    let answer: Answer = stranger.talk(ask("outside.invalid:443")).await;
+    assert_eq!(answer.status, 502);
+    assert!(!answer.text().contains("fail\""), "{}", answer.text());
+}
