@@ -63,7 +63,7 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "HTTP_PROXY, HTTPS_PROXY, NO_PROXY",
-        "proxy for building images (also in lower case; images.toml overrides it)",
+        "proxy that the filter reaches the outside through (`http://` or `socks5://`, `ALL_PROXY` too), and for building images (also in lower case; images.toml overrides it)",
     ),
     (
         "HANDLER_PODMAN_SOCKET",
