@@ -1,7 +1,7 @@
 //! HTTP/2 through interception, from a client's streams to an origin's.
 
 use crate::intercept::{NAME, World};
-use crate::origin::{Received, Reply, echo, streamed, text};
+use crate::origin::{Origin, Received, Reply, certificate_for, echo, speaking, streamed, text};
 use crate::world::{PHANTOM, VALUE, enforce, injection, within};
 use bytes::Bytes;
 use handler_types::egress::{EgressDecision, EgressRefusal};
@@ -66,7 +66,11 @@ fn with_trailers(name: &'static str, value: &str, body: String) -> Body {
 
 fn echo_with_trailers(received: &Received) -> Reply {
     let body = String::from_utf8_lossy(&received.body).into_owned();
-    Response::new(with_trailers("grpc-status", VALUE, body))
+    let mut reply = Response::new(with_trailers("grpc-status", VALUE, body));
+    // HTTP/1.1 has to announce them.
+    let names = "grpc-status".parse().unwrap();
+    reply.headers_mut().insert("trailer", names);
+    reply
 }
 
 #[tokio::test]
@@ -229,8 +233,8 @@ async fn a_phantom_of_another_secret_breaks_its_stream_off_and_is_a_leak() {
 
 #[tokio::test]
 async fn an_origin_that_cannot_prove_its_name_is_told_in_http_2() {
-    let (acceptor, _) = crate::origin::certificate_for(NAME, BOTH);
-    let origin = crate::origin::Origin::tls(acceptor, |_| text("fine")).await;
+    let (acceptor, _) = certificate_for(NAME, BOTH);
+    let origin = Origin::tls(acceptor, |_| text("fine")).await;
     let world = World::around(origin, None).await;
     let mut client = client(&world).await;
     for _ in 0..2 {
@@ -260,4 +264,87 @@ async fn rules_that_forbid_the_host_end_every_stream() {
         .await
         .unwrap_err();
     within("the origin is let go", piece.closed()).await;
+}
+
+#[tokio::test]
+async fn an_origin_that_speaks_http_1_meanwhile_still_answers_many_requests_at_a_time() {
+    let (acceptor, roots) = certificate_for(NAME, BOTH);
+    let acceptors = vec![acceptor.clone(), speaking(&acceptor, &["http/1.1"])];
+    let (pieces, streams): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::channel(1)).unzip();
+    let streams = std::sync::Mutex::new(streams);
+    let origin = Origin::start(acceptors, move |received| {
+        if received.target.ends_with("/stream") {
+            return streamed(streams.lock().unwrap().remove(0));
+        }
+        echo_with_trailers(received)
+    })
+    .await;
+    let world = World::around(origin, Some(roots)).await;
+    let mut client = client(&world).await;
+    let plain = || request("POST", &world.host, "/").body(full("x")).unwrap();
+    send(&mut client, plain()).await;
+    assert_eq!(world.origin.received()[0].version, Version::HTTP_2);
+    // New rules: connections made under the old ones carry no more requests.
+    let literal = format!("127.0.0.1:{}", world.origin.port);
+    let policy = enforce(&[&world.host, &literal]);
+    world
+        .filter
+        .put(policy, vec![injection(&[&world.host])])
+        .await;
+    let mut bodies = Vec::new();
+    for _ in 0..pieces.len() {
+        let request = request("GET", &world.host, "/stream")
+            .body(empty())
+            .unwrap();
+        bodies.push(send(&mut client, request).await.into_body());
+    }
+    assert_eq!(world.origin.connections(), 1 + pieces.len());
+    for (piece, body) in pieces.iter().zip(&mut bodies).rev() {
+        piece.send(Bytes::from("event")).await.unwrap();
+        let frame = within("the event", body.frame()).await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), "event");
+    }
+    drop(pieces);
+    for body in bodies {
+        within("the end", body.collect()).await.unwrap();
+    }
+    let cookies = request("POST", &world.host, "/")
+        .header("cookie", "a=1")
+        .header("cookie", format!("b={PHANTOM}"))
+        .header("te", "trailers")
+        .header("trailer", "x-sum")
+        .body(with_trailers("x-sum", PHANTOM, "body".to_owned()));
+    let response = send(&mut client, cookies.unwrap()).await;
+    let (text, trailers) = whole(response).await;
+    assert_eq!(
+        (text.as_str(), trailers["grpc-status"].as_bytes()),
+        ("body", PHANTOM.as_bytes())
+    );
+    let received = world.origin.received().pop().unwrap();
+    assert_eq!(
+        (received.version, received.target.as_str()),
+        (Version::HTTP_11, "/")
+    );
+    assert_eq!(received.headers["host"], world.host.as_str());
+    assert_eq!(
+        received.headers["cookie"],
+        format!("a=1; b={VALUE}").as_str()
+    );
+    assert_eq!(received.trailers["x-sum"], VALUE);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_are_offered_http_1() {
+    let world = World::speaking(BOTH, echo).await;
+    let mut kept = Vec::new();
+    for _ in 0..128 {
+        kept.push(client(&world).await);
+    }
+    let tls = world.tls_for(BOTH).await;
+    assert_eq!(tls.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    let fine = request("POST", &world.host, "/")
+        .body(full("still"))
+        .unwrap();
+    let response = send(&mut kept[127], fine).await;
+    assert_eq!(whole(response).await.0, "still");
 }

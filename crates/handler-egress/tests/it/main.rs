@@ -16,6 +16,7 @@ mod flows;
 mod forward;
 mod fronting;
 mod grpc;
+mod heads;
 mod http2;
 mod http2_floods;
 mod intercept;

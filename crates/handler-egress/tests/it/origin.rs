@@ -58,18 +58,19 @@ pub(crate) struct Origin {
 impl Origin {
     /// Answers every request with what `reply` makes of it.
     pub(crate) async fn plain(reply: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start(None, reply).await
+        Self::start(vec![], reply).await
     }
 
     pub(crate) async fn tls(
         acceptor: TlsAcceptor,
         reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        Self::start(Some(acceptor), reply).await
+        Self::start(vec![acceptor], reply).await
     }
 
-    async fn start(
-        acceptor: Option<TlsAcceptor>,
+    /// With one acceptor for each connection in turn, and the last one for all that follow.
+    pub(crate) async fn start(
+        acceptors: Vec<TlsAcceptor>,
         reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -80,8 +81,9 @@ impl Origin {
         let counted = connections.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                counted.fetch_add(1, Ordering::Relaxed);
-                let (seen, reply, acceptor) = (seen.clone(), reply.clone(), acceptor.clone());
+                let turn = counted.fetch_add(1, Ordering::Relaxed);
+                let acceptor = acceptors.get(turn).or(acceptors.last()).cloned();
+                let (seen, reply) = (seen.clone(), reply.clone());
                 tokio::spawn(async move {
                     match acceptor {
                         None => serve(stream, seen, reply, false).await,
@@ -245,6 +247,13 @@ pub(crate) fn trailed(body: &'static str, name: &'static str, value: &str) -> Re
     let mut reply = Response::new(BodyExt::boxed(StreamBody::new(frames)));
     reply.headers_mut().insert("trailer", name.parse().unwrap());
     reply
+}
+
+/// The same server, speaking other versions.
+pub(crate) fn speaking(acceptor: &TlsAcceptor, alpn: &[&str]) -> TlsAcceptor {
+    let mut config = acceptor.config().as_ref().clone();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    TlsAcceptor::from(Arc::new(config))
 }
 
 /// A certificate for `host` by an authority of its own: the acceptor and the authority's PEM.
