@@ -2,6 +2,7 @@
 
 use crate::commands::{
     attach::AttachArgs,
+    audit::AuditArgs,
     build::BuildAction,
     daemon::DaemonAction,
     folder::FolderAction,
@@ -16,6 +17,7 @@ use crate::commands::{
     session::SessionAction,
     ssh::SshArgs,
     terminal::ShellArgs,
+    widen::NetworkAction,
 };
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -97,6 +99,11 @@ pub enum Command {
     /// Follow and cancel long work on images
     #[command(subcommand)]
     Build(BuildAction),
+    /// See what a sandbox or session may reach and asks for, and change it
+    #[command(subcommand)]
+    Network(NetworkAction),
+    /// See what was let out and refused and who changed what, and check that nothing was tampered with
+    Audit(AuditArgs),
     /// Say in which folders agents may work
     #[command(subcommand)]
     Folder(FolderAction),
@@ -218,6 +225,10 @@ pub enum Action {
     /// As in [`Command`].
     Build(BuildAction),
     /// As in [`Command`].
+    Network(NetworkAction),
+    /// As in [`Command`].
+    Audit(AuditArgs),
+    /// As in [`Command`].
     Folder(FolderAction),
     /// As in [`Command`].
     Doctor {
@@ -287,6 +298,8 @@ impl Command {
             Self::Harness(action) => Action::Harness(action),
             Self::Image(action) => Action::Image(action),
             Self::Build(action) => Action::Build(action),
+            Self::Network(action) => Action::Network(action),
+            Self::Audit(args) => Action::Audit(args),
             Self::Folder(action) => Action::Folder(action),
             Self::Doctor { verbose } => Action::Doctor { verbose },
             Self::Status => Action::Status,

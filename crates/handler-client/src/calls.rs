@@ -8,6 +8,7 @@ use handler_types::api::{
     ProcessView, ProviderRequest, ProviderTemplate, ProviderView, SecretRequest, SecretView,
     SignalRequest,
 };
+use handler_types::audit::AuditVerdict;
 use handler_types::build::{
     BuildRequest, BuildView, ImageUpdates, ImageUpdatesRequest, PullRequest, TagRequest,
 };
@@ -18,6 +19,7 @@ use handler_types::git::{
 use handler_types::guest::FileEntry;
 use handler_types::guest::TtySize;
 use handler_types::image::ImageView;
+use handler_types::learn::{EnforcementRequest, EntriesRequest, LearnView};
 use handler_types::limits::HostView;
 use handler_types::network::NetworkPolicy;
 use handler_types::observe::{
@@ -89,6 +91,24 @@ calls! {
     set_network(id: &str) body update: NetworkUpdate => PUT "/v1/sandboxes/{id}/network" => SandboxView;
     /// What the filter decided for a sandbox (the last ones).
     sandbox_egress(id: &str) => GET "/v1/sandboxes/{id}/egress-events" => Vec<EgressEvent>;
+    /// What a sandbox asked for, and what would allow it.
+    network_learn(id: &str) => GET "/v1/sandboxes/{id}/network/learn" => LearnView;
+    /// Puts entries on a sandbox's list.
+    network_allow(id: &str) body request: EntriesRequest => POST "/v1/sandboxes/{id}/network/allow" => SandboxView;
+    /// Takes entries off a sandbox's list.
+    network_block(id: &str) body request: EntriesRequest => POST "/v1/sandboxes/{id}/network/block" => SandboxView;
+    /// Refuses what a sandbox's list has not, or only tells.
+    network_enforcement(id: &str) body request: EnforcementRequest => PUT "/v1/sandboxes/{id}/network/enforcement" => SandboxView;
+    /// As `network_learn`, of a session.
+    session_learn(id: &str) => GET "/v1/sessions/{id}/network/learn" => LearnView;
+    /// As `network_allow`, of a session: for later starts too.
+    session_allow(id: &str) body request: EntriesRequest => POST "/v1/sessions/{id}/network/allow" => SessionView;
+    /// As `network_block`, of a session: for later starts too.
+    session_block(id: &str) body request: EntriesRequest => POST "/v1/sessions/{id}/network/block" => SessionView;
+    /// As `network_enforcement`, of a session: for later starts too.
+    session_enforcement(id: &str) body request: EnforcementRequest => PUT "/v1/sessions/{id}/network/enforcement" => SessionView;
+    /// Whether the audit log holds together.
+    audit_verify() => GET "/v1/audit/verify" => AuditVerdict;
     /// What a sandbox uses.
     metrics(id: &str) => GET "/v1/sandboxes/{id}/metrics" => SandboxMetrics;
     /// What it used over the last half hour, at most the last `limit` samples.

@@ -1,5 +1,6 @@
 //! Typed HTTP and WebSocket client of the control API, over the daemon's Unix socket or loopback TCP.
 
+pub mod audit;
 mod builds;
 mod calls;
 pub mod error;

@@ -51,6 +51,10 @@ impl Client {
             .method(method)
             .uri(path)
             .header(header::HOST, self.endpoint.host())
+            .header(
+                header::USER_AGENT,
+                concat!("handler/", env!("CARGO_PKG_VERSION")),
+            )
             .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
     }
 

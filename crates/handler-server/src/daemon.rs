@@ -1,5 +1,6 @@
 //! The daemon's life: take the lock, find what an earlier daemon left running, serve, leave it running.
 
+use crate::app::audit::Audit;
 use crate::app::limits::LimitsFile;
 use crate::app::observe::{self, Observe};
 use crate::app::secrets::Resolver;
@@ -105,6 +106,7 @@ async fn compose(
     .await
     .context("cannot take up the sandboxes")?;
     let scrape_token = start::scrape_token(&layout)?;
+    let audit = Audit::start(&layout, secrets.clone(), egress.subscribe(0));
     let observe = Observe::new(&layout, secrets.clone(), egress.clone(), scrape_token);
     let app = Arc::new(App {
         providers: ProviderFiles::new(layout.providers_dir()),
@@ -122,6 +124,9 @@ async fn compose(
         updates: images::updates::Updates::read(layout.state.join("image-updates.json")),
         events: EventHub::default(),
         egress_events: crate::app::egress_events::EgressEvents::default(),
+        learned: crate::app::learn::Learned::default(),
+        audit,
+        network_turn: tokio::sync::Mutex::default(),
         observe,
         ports: crate::app::ports::Ports::default(),
         previews: crate::app::previews::Previews::new(&secret_token),
@@ -213,6 +218,7 @@ fn forward_sandbox_events(app: &Arc<App>) {
                 }
                 Ok(SandboxChange::Removed(id)) => {
                     app.egress_events.forget(id.as_str());
+                    app.learned.forget(id.as_str());
                     crate::app::ports::forget(&app, &id).await;
                     crate::app::terminals::forget(&app, &id);
                     app.events
@@ -232,7 +238,12 @@ fn forward_egress_events(app: &Arc<App>, egress: &Arc<EgressLink>) {
     let app = app.clone();
     spawn_named("egress events", async move {
         while let Some(event) = decisions.recv().await {
-            app.egress_events.add(event.clone());
+            // One that is gone has nobody to forget what still comes of it.
+            let id = event.sandbox.parse::<handler_types::SandboxId>();
+            if id.is_ok_and(|id| app.engine.get(&id).is_ok()) {
+                app.egress_events.add(event.clone());
+                app.learned.add(&event);
+            }
             app.events.publish(ServerEvent::Egress { event });
         }
     });

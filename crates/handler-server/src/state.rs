@@ -1,9 +1,11 @@
 //! What every request may use: the doors to the other rooms.
 
+use crate::app::audit::Audit;
 use crate::app::builds::Builds;
 use crate::app::egress_events::EgressEvents;
 use crate::app::harnesses::Harnesses;
 use crate::app::images::updates::Updates;
+use crate::app::learn::Learned;
 use crate::app::observe::Observe;
 use crate::app::ports::Ports;
 use crate::app::previews::Previews;
@@ -52,6 +54,12 @@ pub struct App {
     pub events: EventHub,
     /// The filter's last decisions.
     pub egress_events: EgressEvents,
+    /// What each sandbox would need.
+    pub learned: Learned,
+    /// What was decided and changed, kept.
+    pub audit: Audit,
+    /// Held while a policy is changed on the ground of what it is.
+    pub network_turn: tokio::sync::Mutex<()>,
     /// What is seen of sandboxes and this host.
     pub observe: Observe,
     /// Connections to ports inside.

@@ -79,8 +79,6 @@ pub enum AuditWhat {
 pub enum GapPlace {
     /// The filter no longer kept them.
     Filter,
-    /// They came faster than they could be written.
-    Queue,
     /// They could not be written.
     Disk,
 }

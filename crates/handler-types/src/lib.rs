@@ -20,6 +20,7 @@ pub mod harness;
 pub mod id;
 pub mod image;
 pub mod launch;
+pub mod learn;
 pub mod lifetime;
 pub mod limits;
 pub mod network;

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod attach;
+pub mod audit;
 pub mod build;
 pub mod containers;
 mod copy;
@@ -33,6 +34,7 @@ pub mod ssh;
 pub mod status;
 pub mod terminal;
 mod watch_terminal;
+pub mod widen;
 
 use crate::args::Action;
 use crate::context::Context;
@@ -63,6 +65,8 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::Harness(action) => harness::run(action, context).await,
         Action::Image(action) => image::run(action, context).await,
         Action::Build(action) => build::run(action, context).await,
+        Action::Network(action) => widen::run(action, context).await,
+        Action::Audit(args) => audit::run(args, context).await,
         Action::Folder(action) => folder::run(action, context).await,
         Action::Doctor { verbose } => doctor::run(verbose, context).await,
         Action::Status => status::run(context).await,

@@ -427,7 +427,7 @@ async fn egress(client: &Client, sandbox: &str, context: &Context) -> Result<(),
         let rows: Vec<Vec<String>> = events
             .iter()
             .map(|e| {
-                let decision = format!("{:?}", e.decision).to_lowercase();
+                let decision = e.decision.as_str().to_owned();
                 let why = e.secret.clone().or_else(|| e.reason.clone());
                 vec![decision, e.host.clone(), why.unwrap_or_default()]
             })

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod archives;
+pub mod audit;
 pub mod builds;
 pub mod containers;
 pub mod egress_events;
@@ -11,8 +12,10 @@ pub mod git;
 pub mod harnesses;
 pub mod host;
 pub mod images;
+pub mod learn;
 pub mod lifetime;
 pub mod limits;
+pub mod network;
 pub mod observe;
 pub mod ports;
 pub mod presets;

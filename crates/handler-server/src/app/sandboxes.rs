@@ -1,5 +1,6 @@
 //! Rules of sandboxes: what a request becomes before the engine sees it.
 
+use crate::app::audit;
 use crate::app::git::keep;
 use crate::app::quick_files::Load;
 use crate::http::problem::{ApiError, ApiResult};
@@ -134,6 +135,7 @@ pub async fn create_with(
         })
         .await
         .map_err(engine_error)?;
+    audit::made(app, &view).await;
     if load.is_empty() {
         return Ok(view);
     }
@@ -342,18 +344,7 @@ pub async fn remove(app: &App, text: &str, is_forced: bool) -> ApiResult<ForkKep
     };
     app.engine.delete(&view.id).await.map_err(engine_error)?;
     app.egress_events.forget(view.id.as_str());
+    app.learned.forget(view.id.as_str());
     keep::remove_folder(app, &view);
     Ok(kept)
-}
-
-/// Changes what a sandbox may reach.
-///
-/// # Errors
-/// What the engine refuses.
-pub async fn set_network(app: &App, text: &str, network: NetworkPolicy) -> ApiResult<SandboxView> {
-    let view = find(app, text).await?;
-    app.engine
-        .set_network(&view.id, network)
-        .await
-        .map_err(engine_error)
 }

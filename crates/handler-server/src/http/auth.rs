@@ -4,12 +4,14 @@
 //! the token as subprotocol `bearer.<token>`, since browsers cannot set headers on it.
 
 use super::problem::ApiError;
+use crate::app::audit;
 use crate::state::App;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use handler_types::ProblemCode;
+use handler_types::audit::Actor;
 use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 
@@ -18,6 +20,9 @@ const OPEN_PATHS: &[&str] = &["/v1/health", "/openapi.json"];
 
 /// What the scraper's own token opens, and nothing else.
 const SCRAPE_PATH: &str = "/metrics";
+
+/// Most of a client's name that is kept, characters.
+const LONGEST_NAME: usize = 80;
 
 /// The middleware.
 ///
@@ -38,7 +43,19 @@ pub async fn check(
             "send the token of the config folder as `Authorization: Bearer <token>`",
         ));
     }
-    Ok(next.run(request).await)
+    let actor = Actor::Client {
+        name: client_name(request.headers()),
+    };
+    Ok(audit::ACTOR.scope(actor, next.run(request)).await)
+}
+
+/// What a client calls itself, bounded; the audit log shows it.
+fn client_name(headers: &HeaderMap) -> String {
+    let name = headers
+        .get(header::USER_AGENT)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
+    name.chars().take(LONGEST_NAME).collect()
 }
 
 fn is_own_authority(authority: &str, port: u16) -> bool {

@@ -1,6 +1,7 @@
 //! The HTTP face: routes, and what every request passes first. No rule lives here.
 
 pub mod archives;
+pub mod audit;
 pub mod auth;
 pub mod builds;
 pub mod document;
@@ -11,6 +12,7 @@ pub mod idempotency;
 pub mod images;
 pub mod lifetime;
 mod linger;
+pub mod network;
 pub mod observe;
 pub mod ports;
 pub mod presets;
@@ -146,6 +148,23 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(builds::cancel))
         .routes(routes!(builds::log))
         .routes(routes!(builds::follow))
+        .merge(network_routes())
+}
+
+/// What a person has to do with the network: watch it, widen and narrow it, look back.
+fn network_routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(network::learn))
+        .routes(routes!(network::allow))
+        .routes(routes!(network::block))
+        .routes(routes!(network::enforcement))
+        .routes(routes!(network::learn_session))
+        .routes(routes!(network::allow_session))
+        .routes(routes!(network::block_session))
+        .routes(routes!(network::enforcement_session))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::verify))
+        .routes(routes!(audit::export))
 }
 
 /// The API's description, as committed under `openapi/`.

@@ -274,7 +274,7 @@ impl Follower {
 }
 
 /// A time of a query.
-fn time(name: &str, text: Option<&str>) -> ApiResult<Option<i64>> {
+pub(super) fn time(name: &str, text: Option<&str>) -> ApiResult<Option<i64>> {
     let Some(text) = text else {
         return Ok(None);
     };

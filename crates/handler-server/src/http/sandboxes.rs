@@ -2,6 +2,7 @@
 
 use super::document::Document;
 use super::problem::ApiResult;
+use crate::app::network::{Edit, edit_sandbox};
 use crate::app::sandboxes as rules;
 use crate::state::App;
 use axum::Json;
@@ -103,7 +104,8 @@ pub async fn network(
     Path(id): Path<String>,
     Document(update): Document<NetworkUpdate>,
 ) -> ApiResult<Json<SandboxView>> {
-    Ok(Json(rules::set_network(&app, &id, update.network).await?))
+    let edit = Edit::Replace(update.network);
+    Ok(Json(edit_sandbox(&app, &id, edit).await?))
 }
 
 /// The filter's last decisions for a sandbox (at most 500).

@@ -3,6 +3,7 @@
 use super::document::Document;
 use super::problem::ApiResult;
 use super::viewer;
+use crate::app::network::{Edit, edit_session};
 use crate::app::sessions as rules;
 use crate::state::App;
 use axum::Json;
@@ -93,7 +94,8 @@ pub async fn network(
     Path(id): Path<String>,
     Document(update): Document<NetworkUpdate>,
 ) -> ApiResult<Json<SessionView>> {
-    Ok(Json(rules::set_network(&app, &id, update.network).await?))
+    let edit = Edit::Replace(update.network);
+    Ok(Json(edit_session(&app, &id, edit).await?))
 }
 
 /// Attaches over ACP (subprotocol `acp.v1`): a stopped session is started again first.

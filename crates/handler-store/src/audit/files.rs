@@ -21,6 +21,15 @@ pub(super) fn torn(folder: &Path, seq: u64) -> PathBuf {
     folder.join(format!("torn-{seq:020}"))
 }
 
+/// The files, oldest first.
+///
+/// # Errors
+/// The disk's.
+pub fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let all = list(folder)?;
+    Ok(all.into_iter().map(|first| path(folder, first)).collect())
+}
+
 /// Numbers of the files' first lines, oldest first. A folder that is not there has none.
 pub(super) fn list(folder: &Path) -> io::Result<Vec<u64>> {
     let entries = match std::fs::read_dir(folder) {

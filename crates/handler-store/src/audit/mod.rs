@@ -11,6 +11,7 @@ mod tests;
 mod verify;
 mod writer;
 
+pub use files::paths;
 pub use read::{Place, Wanted, read};
 pub use verify::verify;
 pub use writer::{AuditError, AuditSizes, AuditWriter};

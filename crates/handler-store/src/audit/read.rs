@@ -18,8 +18,8 @@ pub struct Wanted {
     pub since: Option<i64>,
     /// Before, milliseconds since the epoch.
     pub until: Option<i64>,
-    /// Only about these sandboxes (ids); none: about all.
-    pub sandboxes: Option<Vec<String>>,
+    /// Only about this sandbox or session (its whole id).
+    pub about: Option<String>,
     /// Only events with this decision.
     pub decision: Option<EgressDecision>,
     /// Only about hosts with this text in them, lower case.
@@ -44,7 +44,7 @@ impl Wanted {
         record.seq > self.after
             && self.since.is_none_or(|since| record.t >= since)
             && self.until.is_none_or(|until| record.t < until)
-            && self.sandboxes.as_ref().is_none_or(|ids| is_about(record, ids))
+            && self.about.as_ref().is_none_or(|id| is_about(record, id))
             && self.decision.is_none_or(|wanted| {
                 matches!(&record.what, AuditWhat::Egress { event } if event.decision == wanted)
             })
@@ -52,15 +52,18 @@ impl Wanted {
     }
 }
 
-fn is_about(record: &AuditRecord, ids: &[String]) -> bool {
-    let sandbox = match &record.what {
-        AuditWhat::Egress { event } => Some(event.sandbox.as_str()),
-        AuditWhat::Policy { change } => change.sandbox.as_ref().map(SandboxId::as_str),
+fn is_about(record: &AuditRecord, id: &str) -> bool {
+    let (sandbox, session) = match &record.what {
+        AuditWhat::Egress { event } => (Some(event.sandbox.as_str()), event.session.as_ref()),
+        AuditWhat::Policy { change } => {
+            let sandbox = change.sandbox.as_ref().map(SandboxId::as_str);
+            (sandbox, change.session.as_ref())
+        }
         // What is missing may be about any.
         AuditWhat::Gap { .. } => return true,
-        _ => None,
+        _ => return false,
     };
-    sandbox.is_some_and(|sandbox| ids.iter().any(|id| id == sandbox))
+    sandbox == Some(id) || session.is_some_and(|session| session.as_str() == id)
 }
 
 fn names(record: &AuditRecord, host: &str) -> bool {

@@ -19,7 +19,7 @@ const ROOMY: AuditSizes = AuditSizes {
 fn gap(missed: u64) -> AuditWhat {
     AuditWhat::Gap {
         missed,
-        place: GapPlace::Queue,
+        place: GapPlace::Filter,
     }
 }
 

@@ -15,22 +15,32 @@ struct Chain {
     begins: Option<(u64, String)>,
     /// A line told of the removal of what was before.
     is_told: bool,
+    /// Lines behind this one are not looked at: they are being written.
+    until: u64,
 }
 
-/// Follows the chain over all files. `last` is the line that was written last, where that is known.
+impl Chain {
+    fn new(until: Option<u64>) -> Self {
+        Self {
+            verdict: AuditVerdict {
+                head: line::zero(),
+                ..AuditVerdict::default()
+            },
+            prev: None,
+            begins: None,
+            is_told: false,
+            until: until.unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Follows the chain over all files. `last` is the line that was written last, where that is known; what a writer
+/// adds meanwhile is not looked at.
 ///
 /// # Errors
 /// The disk's.
 pub fn verify(folder: &Path, last: Option<(u64, &str)>) -> io::Result<AuditVerdict> {
-    let mut chain = Chain {
-        verdict: AuditVerdict {
-            head: line::zero(),
-            ..AuditVerdict::default()
-        },
-        prev: None,
-        begins: None,
-        is_told: false,
-    };
+    let mut chain = Chain::new(last.map(|last| last.0));
     for first in files::list(folder)? {
         chain.verdict.files += 1;
         let name = files::name(first);
@@ -57,7 +67,7 @@ impl Chain {
         first: u64,
     ) -> io::Result<Option<(u64, &'static str)>> {
         let (mut text, mut number) = (Vec::new(), 0);
-        while line::next(&mut reader, &mut text)? > 0 {
+        while self.verdict.last < self.until && line::next(&mut reader, &mut text)? > 0 {
             number += 1;
             if let Err(reason) = self.line(&text, (number == 1).then_some(first)) {
                 return Ok(Some((number, reason)));

@@ -170,6 +170,7 @@ pub(super) async fn in_sandbox(
         label: "harness install".to_owned(),
     };
     let view = app.engine.create(args).await.map_err(engine_error)?;
+    crate::app::audit::made(app, &view).await;
     let outcome = async {
         let guest = app.engine.guest(&view.id).map_err(engine_error)?;
         exec::buffered(&guest, request).await

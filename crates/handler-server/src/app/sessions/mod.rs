@@ -11,7 +11,9 @@ mod watch;
 pub use start::ensure_running;
 pub use take_up::{leave, take_up};
 
+use crate::app::network::{self, Edit};
 use crate::app::sandboxes::{engine_error, work_folder};
+use crate::app::{audit, learn};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::http::sessions::SessionQuery;
 use crate::state::App;
@@ -21,7 +23,8 @@ use handler_store::StoreError;
 use handler_store::rows::{Lookup, PageRequest, SessionFilter, SessionPatch, SessionRow};
 use handler_types::api::Page;
 use handler_types::event::ServerEvent;
-use handler_types::network::NetworkPolicy;
+use handler_types::learn::LearnView;
+use handler_types::sandbox::SandboxView;
 use handler_types::session::{CreateSession, SessionState, SessionView, StopHow};
 use handler_types::{ProblemCode, SessionId};
 use std::collections::HashMap;
@@ -307,30 +310,53 @@ pub async fn delete(app: &Arc<App>, text: &str) -> ApiResult<()> {
     Ok(())
 }
 
+/// The session whose sandbox this is.
+pub(super) fn session_of(view: &SandboxView) -> Option<SessionId> {
+    view.labels.get(start::SESSION_LABEL)?.parse().ok()
+}
+
 /// Changes what the agent may reach besides its model: live, and for later starts.
 ///
 /// # Errors
-/// 404; 409 for `none` while it runs.
-pub async fn set_network(
-    app: &Arc<App>,
-    text: &str,
-    network: NetworkPolicy,
-) -> ApiResult<SessionView> {
+/// 404; 409 for `none` while it runs, and for what the policy does not allow.
+pub(super) async fn edit_network(app: &Arc<App>, text: &str, edit: Edit) -> ApiResult<SessionView> {
     let row = find_row(app, text).await?;
     let turn = app.sessions.turn(&row.id).await;
     let _turn = turn.lock().await;
+    // Read again: who came before may have changed it.
+    let row = find_row(app, row.id.as_str()).await?;
     let mut document = SessionDoc::read(&row)?;
-    document.network = network;
+    let before = document.network.clone();
+    document.network = edit.apply(&before)?;
+    let mut is_told = false;
     for sandbox in start::sandboxes_of(app, &row.id) {
         let policy = start::network_of(app, &row, &document)?;
-        app.engine
-            .set_network(&sandbox, policy)
-            .await
-            .map_err(engine_error)?;
+        let view = app.engine.get(&sandbox).map_err(engine_error)?;
+        network::set(app, &view, &view.network, policy).await?;
+        is_told = true;
     }
     let patch = SessionPatch {
         document: Some(document.to_json()),
         ..Default::default()
     };
-    change(app, &row.id, patch).await
+    let view = change(app, &row.id, patch).await?;
+    if !is_told {
+        audit::changed_session(app, &row.id, &before, &document.network).await;
+    }
+    Ok(view)
+}
+
+/// What a session's sandbox asked for.
+///
+/// # Errors
+/// 404; 409 while it has no sandbox.
+pub async fn learned(app: &App, text: &str) -> ApiResult<LearnView> {
+    let row = find_row(app, text).await?;
+    let sandbox = start::sandboxes_of(app, &row.id).pop();
+    let view = sandbox.and_then(|id| app.engine.get(&id).ok());
+    let view = view.ok_or_else(|| {
+        let detail = "the session has no sandbox now, and what one asked for is not kept longer; `handler audit` knows it";
+        ApiError::new(ProblemCode::Conflict, detail)
+    })?;
+    Ok(learn::learned(app, view))
 }

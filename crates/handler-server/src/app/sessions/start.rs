@@ -4,7 +4,7 @@ use super::doc::SessionDoc;
 use super::{change, first_prompt, folder, remove_sandboxes, store_error, watch};
 use crate::app::agent::{AgentRequest, GuestAgent, HarnessPlace, PreparedAgent, prepare};
 use crate::app::sandboxes::engine_error;
-use crate::app::{harnesses, providers};
+use crate::app::{audit, harnesses, providers};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use handler_engine::CreateArgs;
@@ -221,6 +221,7 @@ async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiRes
         label: row.id.to_string(),
     };
     let sandbox = app.engine.create(args).await.map_err(engine_error)?;
+    audit::made(app, &sandbox).await;
     doc.sandbox = Some(sandbox.id.clone());
     doc.error = None;
     save(app, &row.id, SessionState::Starting, doc).await?;

@@ -6,7 +6,7 @@
 mod egress;
 mod file;
 pub(crate) mod guest;
-mod redact;
+pub(crate) mod redact;
 
 use file::{Disk, Stored};
 use handler_store::secrets::SecretStore;

@@ -11,14 +11,15 @@ type Stamp = Option<(u64, i64, u64)>;
 
 /// The present redactor.
 #[derive(Debug)]
-pub(super) struct Redaction {
+pub(crate) struct Redaction {
     secrets: SecretStore,
     file: PathBuf,
     known: Mutex<Option<(Stamp, Redactor)>>,
 }
 
 impl Redaction {
-    pub(super) fn new(secrets: SecretStore, file: PathBuf) -> Self {
+    /// Nothing known yet.
+    pub(crate) fn new(secrets: SecretStore, file: PathBuf) -> Self {
         Self {
             secrets,
             file,
@@ -27,7 +28,7 @@ impl Redaction {
     }
 
     /// The redactor of the secrets that are kept now. While they cannot be opened, that of before.
-    pub(super) async fn now(&self) -> Redactor {
+    pub(crate) async fn now(&self) -> Redactor {
         let mut known = self.known.lock().await;
         let stamp = self.stamp();
         if let Some((before, redactor)) = &*known
