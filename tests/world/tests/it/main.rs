@@ -4,6 +4,7 @@ mod activity;
 mod api;
 mod archives;
 mod clients;
+mod audit;
 mod commands;
 mod crash;
 mod demo;
