@@ -3,8 +3,8 @@
 mod activity;
 mod api;
 mod archives;
-mod clients;
 mod audit;
+mod clients;
 mod commands;
 mod crash;
 mod demo;
