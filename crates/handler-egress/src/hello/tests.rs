@@ -1,3 +1,5 @@
+//! Greetings of a real client, whole, cut at every byte, in records, and broken.
+
 use super::*;
 use proptest::prelude::*;
 use rustls_pki_types::ServerName;
