@@ -9,7 +9,9 @@ mod encode;
 pub(crate) use decode::{Decoded, Decoder};
 pub(crate) use encode::Encoder;
 
-use http::header::{CONTENT_ENCODING, HeaderMap, HeaderName, TRANSFER_ENCODING};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 
 /// A coding that can be undone and done again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,28 @@ pub(crate) fn coding_of(headers: &HeaderMap) -> Result<Option<Coding>, UnknownCo
         },
         _ => Err(UnknownCoding),
     }
+}
+
+/// Where an RPC says that each of its messages is coded by itself, and what it would take.
+const MESSAGES: [&str; 2] = ["grpc-encoding", "connect-content-encoding"];
+const ACCEPT_MESSAGES: [&str; 2] = ["grpc-accept-encoding", "connect-accept-encoding"];
+
+/// Asks for an answer without any coding.
+pub(crate) fn ask_plain(headers: &mut HeaderMap) {
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    for name in ACCEPT_MESSAGES {
+        headers.remove(name);
+    }
+}
+
+/// Whether the messages within a body are coded, each by itself.
+pub(crate) fn has_coded_messages(headers: &HeaderMap) -> bool {
+    MESSAGES.iter().any(|name| {
+        headers
+            .get_all(*name)
+            .iter()
+            .any(|value| value != "identity")
+    })
 }
 
 /// The names in a list field, but those that say nothing.

@@ -3,7 +3,7 @@
 
 use crate::accept::Session;
 use crate::body::{RequestBody, ResponseBody, Rewritten};
-use crate::coding::{UnknownCoding, coding_of};
+use crate::coding::{UnknownCoding, ask_plain, coding_of};
 use crate::content::form_of;
 use crate::decide::{Reason, Verdict, judge};
 use crate::headers::strip_hop;
@@ -18,7 +18,7 @@ use crate::target::Target;
 use crate::upgrade::{self, NotAsked};
 use crate::upstream::{Scheme, Upstream};
 use handler_types::egress::EgressDecision;
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue, UPGRADE};
 use http::{Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming};
 use std::sync::Arc;
@@ -98,8 +98,7 @@ fn prepare(
         upgrade::refuse_extensions(&mut parts.headers);
     }
     if rules.injects_to(target) {
-        let identity = HeaderValue::from_static("identity");
-        parts.headers.insert(ACCEPT_ENCODING, identity);
+        ask_plain(&mut parts.headers);
     }
     let clear = scheme == Scheme::Plain;
     let needles = Needles::for_request(rules.clone(), target, clear);

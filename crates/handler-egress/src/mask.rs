@@ -1,14 +1,16 @@
 //! Value → phantom in responses: the sandbox never receives what it does not hold.
 
 use crate::body::{ResponseBody, Rewritten};
-use crate::coding::{UnknownCoding, coding_of};
+use crate::coding::{UnknownCoding, coding_of, has_coded_messages};
 use crate::content::form_of;
 use crate::scan::{Needles, Scanner};
 use http::Response;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::response::Parts;
 use http_body::Body as _;
 use http_body_util::Either;
 use hyper::body::Incoming;
+use hyper::ext::ReasonPhrase;
 
 /// Masks a response's headers at once and its body as it streams. A body that the server compresses
 /// although it was asked not to goes on plain; one that cannot be read does not go on.
@@ -21,10 +23,13 @@ pub(crate) fn mask(
         let body = Rewritten::new(body, Scanner::new(needles), None);
         return Ok(Response::from_parts(parts, Either::Right(body)));
     }
-    mask_headers(&mut parts.headers, &needles);
+    mask_head(&mut parts, &needles);
     let empty = body.is_end_stream();
     let form = form_of(&parts.headers);
     let mut body = Rewritten::new(body, Scanner::new(needles.in_form(form)), None);
+    if !empty && has_coded_messages(&parts.headers) {
+        return Err(UnknownCoding);
+    }
     if !empty && let Some(coding) = coding_of(&parts.headers)? {
         body.decode(coding, false);
         parts.headers.remove(CONTENT_ENCODING);
@@ -35,10 +40,14 @@ pub(crate) fn mask(
     Ok(Response::from_parts(parts, Either::Right(body)))
 }
 
-/// Masks headers.
-pub(crate) fn mask_headers(headers: &mut HeaderMap, needles: &Needles) {
-    if crate::headers::rewrite(headers, needles, &mut Vec::new()).is_err() {
+/// Masks headers. The words beside the status say nothing that counts, and go.
+pub(crate) fn mask_head(parts: &mut Parts, needles: &Needles) {
+    if needles.is_empty() {
+        return;
+    }
+    parts.extensions.remove::<ReasonPhrase>();
+    if crate::headers::rewrite(&mut parts.headers, needles, &mut Vec::new()).is_err() {
         // Masking needles never leak; a value that cannot be masked must not go in.
-        headers.clear();
+        parts.headers.clear();
     }
 }

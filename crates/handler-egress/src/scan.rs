@@ -8,7 +8,7 @@ use crate::form::{self, Form};
 use crate::settings::{Rules, Secret};
 use crate::target::Target;
 use bytes::Bytes;
-use memchr::memmem;
+use memchr::memmem::Finder;
 use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -37,6 +37,8 @@ struct Needle {
 pub(crate) struct Needles {
     rules: Arc<Rules>,
     list: Vec<Needle>,
+    /// One for each, made once.
+    finders: Arc<[Finder<'static>]>,
     longest: usize,
     form: Form,
     /// Which ASCII characters some needle has.
@@ -113,6 +115,7 @@ impl Needles {
         let mut needles = Self {
             rules,
             list,
+            finders: Arc::default(),
             longest: 0,
             form: Form::Loose,
             characters: 0,
@@ -123,6 +126,8 @@ impl Needles {
             longest = longest.max(sought.len());
             characters |= sought.iter().fold(0, |all, byte| all | bit(*byte));
         }
+        let finder = |needle: &Needle| Finder::new(needles.sought(*needle)).into_owned();
+        needles.finders = needles.list.iter().map(finder).collect();
         needles.longest = longest;
         needles.characters = characters;
         needles
@@ -164,9 +169,9 @@ impl Needles {
     fn may_occur_in(&self, text: &[u8]) -> bool {
         self.has_escapes(text)
             || self
-                .list
+                .finders
                 .iter()
-                .any(|needle| memmem::find(text, self.sought(*needle)).is_some())
+                .any(|finder| finder.find(text).is_some())
     }
 
     fn has_escapes(&self, text: &[u8]) -> bool {

@@ -162,7 +162,7 @@ async fn carry<C, S>(
 /// The `101` for the client, masked.
 pub(crate) fn answer(response: Response<Incoming>, needles: &Needles) -> Response<ResponseBody> {
     let (mut parts, _) = response.into_parts();
-    crate::mask::mask_headers(&mut parts.headers, needles);
+    crate::mask::mask_head(&mut parts, needles);
     let protocol = parts.headers.get(UPGRADE).cloned();
     strip_hop(&mut parts.headers);
     let upgrade = HeaderValue::from_static("upgrade");

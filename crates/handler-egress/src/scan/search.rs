@@ -2,7 +2,7 @@
 
 use super::Needles;
 use crate::form::{MARKS, Match, WIDEST};
-use memchr::memmem;
+use memchr::memmem::Finder;
 
 /// A needle in a text: from where to where, and whether it was read with escapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) struct Search<'a> {
     last: bool,
     /// Without escapes that matter a needle can only stand there as it is.
     escapes: bool,
-    finders: Vec<memmem::Finder<'a>>,
+    finders: &'a [Finder<'static>],
 }
 
 impl<'a> Search<'a> {
@@ -38,11 +38,7 @@ impl<'a> Search<'a> {
             text,
             last,
             escapes: needles.has_escapes(text),
-            finders: needles
-                .list
-                .iter()
-                .map(|needle| memmem::Finder::new(needles.sought(*needle)))
-                .collect(),
+            finders: &needles.finders,
         }
     }
 

@@ -157,6 +157,27 @@ async fn a_value_in_any_framing_cut_at_every_byte_comes_back_as_the_phantom() {
     }
 }
 
+#[tokio::test]
+async fn messages_coded_one_by_one_are_not_asked_for_and_not_passed_on() {
+    let world = World::new(|received| {
+        let mut reply = text("fine");
+        if let Some(coding) = received.headers.get("x-coding") {
+            reply.headers_mut().insert("grpc-encoding", coding.clone());
+        }
+        reply
+    })
+    .await;
+    let accept = "gRPC-Accept-Encoding: gzip\r\n";
+    let answer = world.ask("POST /", accept, "").await;
+    assert_eq!(answer.status, 200);
+    let received = &world.origin.received()[0];
+    assert!(!received.headers.contains_key("grpc-accept-encoding"));
+    for (coding, status) in [("identity", 200), ("gzip", 502)] {
+        let headers = format!("{accept}X-Coding: {coding}\r\n");
+        assert_eq!(world.ask("POST /", &headers, "").await.status, status);
+    }
+}
+
 async fn ask_coded(world: &World, coding: &str, body: &[u8]) -> Answer {
     let mut tls = world.tls(NAME).await.unwrap();
     let head = format!(

@@ -1,5 +1,6 @@
 //! HTTP/2 through interception, from a client's streams to an origin's.
 
+use crate::coding::{decode, encode};
 use crate::intercept::{NAME, World};
 use crate::origin::{Origin, Received, Reply, certificate_for, echo, speaking, streamed, text};
 use crate::world::{PHANTOM, VALUE, enforce, injection, within};
@@ -55,6 +56,37 @@ pub(crate) async fn whole(response: Response<Incoming>) -> (String, HeaderMap) {
     let trailers = body.trailers().cloned().unwrap_or_default();
     let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
     (text, trailers)
+}
+
+#[tokio::test]
+async fn a_coded_body_is_swapped_and_a_coded_answer_masked() {
+    let world = World::speaking(BOTH, |received| {
+        let bytes = encode("br", &decode("gzip", &received.body));
+        let mut reply = text(bytes);
+        let coding = "br".parse().unwrap();
+        reply.headers_mut().insert("content-encoding", coding);
+        reply
+    })
+    .await;
+    let mut client = client(&world).await;
+    let body = format!("{{\"key\":\"{PHANTOM}\"}}");
+    let coded = encode("gzip", body.as_bytes());
+    let request = request("POST", &world.host, "/")
+        .header("content-encoding", "gzip")
+        .header("content-length", coded.len())
+        .body(full(coded))
+        .unwrap();
+    let response = send(&mut client, request).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(!response.headers().contains_key("content-encoding"));
+    assert_eq!(whole(response).await.0, body);
+    let received = &world.origin.received()[0];
+    assert_eq!(received.version, Version::HTTP_2);
+    let got = decode("gzip", &received.body);
+    assert_eq!(
+        String::from_utf8(got).unwrap(),
+        body.replace(PHANTOM, VALUE)
+    );
 }
 
 fn with_trailers(name: &'static str, value: &str, body: String) -> Body {

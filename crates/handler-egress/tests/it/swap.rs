@@ -4,6 +4,7 @@ use crate::intercept::{NAME, World};
 use crate::origin::{echo, text, trailed};
 use crate::world::{Answer, PHANTOM, VALUE, enforce, injection, next_whole, read_head, within};
 use handler_types::egress::EgressDecision;
+use hyper::ext::ReasonPhrase;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
@@ -48,6 +49,23 @@ async fn a_long_body_with_a_promised_length_keeps_it_and_comes_back_masked() {
     assert_eq!(received.body.len(), body.len());
     let got = String::from_utf8_lossy(&received.body).into_owned();
     assert!(got == body.replace(PHANTOM, VALUE));
+}
+
+#[tokio::test]
+async fn a_value_in_the_words_beside_a_status_does_not_come_in() {
+    let world = World::new(|_| {
+        let mut reply = text("fine");
+        let words = ReasonPhrase::try_from(VALUE.as_bytes().to_vec()).unwrap();
+        reply.extensions_mut().insert(words);
+        reply
+    })
+    .await;
+    let answer = world.ask("GET /", "", "").await;
+    assert!(
+        answer.head.starts_with("HTTP/1.1 200 OK"),
+        "{}",
+        answer.head
+    );
 }
 
 /// A secret whose value has characters that its phantom has not.
