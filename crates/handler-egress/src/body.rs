@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Steps of undoing a coding without anything to pass on, after which others get their turn.
 const STEPS: usize = 16;
@@ -61,14 +62,9 @@ impl<B: Body> Rewritten<B> {
         }
     }
 
-    /// Undoes a coding before swapping, and does it again if `again`. Without needles, and for a body
-    /// that is empty, it is left alone; gives whether it was not.
-    pub(crate) fn decode(&mut self, coding: Coding, again: bool) -> bool {
-        if self.scanner.needles().is_empty() || self.inner.is_end_stream() {
-            return false;
-        }
-        self.recode = Some(Recode::new(coding, again));
-        true
+    /// Undoes a coding before swapping, and does it again if `again`.
+    pub(crate) fn decode(&mut self, coding: Coding, again: bool, room: OwnedSemaphorePermit) {
+        self.recode = Some(Recode::new(coding, again, room));
     }
 
     /// Whether the length stays what it was.

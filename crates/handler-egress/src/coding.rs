@@ -28,6 +28,17 @@ pub(crate) enum Coding {
     Zstd,
 }
 
+impl Coding {
+    /// Most memory that undoing and doing it takes, in MiB.
+    pub(crate) fn weight(self) -> u32 {
+        match self {
+            Self::Gzip | Self::Deflate | Self::BareDeflate => 1,
+            Self::Zstd => 10,
+            Self::Brotli => 20,
+        }
+    }
+}
+
 /// A coding nobody here can read, or several on top of each other.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnknownCoding;

@@ -39,6 +39,7 @@ mod naming;
 mod obtain;
 mod opening;
 mod pool;
+mod prepare;
 mod process;
 mod recode;
 mod refuse;

@@ -3,7 +3,10 @@
 use crate::body::{ResponseBody, Rewritten};
 use crate::coding::{UnknownCoding, coding_of, has_coded_messages};
 use crate::content::form_of;
+use crate::refuse::Refusal;
+use crate::sandbox::Sandbox;
 use crate::scan::{Needles, Scanner};
+use crate::target::Target;
 use http::Response;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::response::Parts;
@@ -17,7 +20,9 @@ use hyper::ext::ReasonPhrase;
 pub(crate) fn mask(
     response: Response<Incoming>,
     needles: Needles,
-) -> Result<Response<ResponseBody>, UnknownCoding> {
+    target: &Target,
+    sandbox: &Sandbox,
+) -> Result<Response<ResponseBody>, Refusal> {
     let (mut parts, body) = response.into_parts();
     if needles.is_empty() {
         let body = Rewritten::new(body, Scanner::new(needles), None);
@@ -27,12 +32,16 @@ pub(crate) fn mask(
     let empty = body.is_end_stream();
     let form = form_of(&parts.headers);
     let mut body = Rewritten::new(body, Scanner::new(needles.in_form(form)), None);
-    if !empty && has_coded_messages(&parts.headers) {
-        return Err(UnknownCoding);
-    }
-    if !empty && let Some(coding) = coding_of(&parts.headers)? {
-        body.decode(coding, false);
-        parts.headers.remove(CONTENT_ENCODING);
+    if !empty {
+        let unread = |UnknownCoding| Refusal::coded_answer(target);
+        if has_coded_messages(&parts.headers) {
+            return Err(unread(UnknownCoding));
+        }
+        if let Some(coding) = coding_of(&parts.headers).map_err(unread)? {
+            let room = sandbox.room_for(coding);
+            body.decode(coding, false, room.ok_or_else(|| Refusal::no_room(target))?);
+            parts.headers.remove(CONTENT_ENCODING);
+        }
     }
     if !empty && body.size_hint().exact().is_none() {
         parts.headers.remove(CONTENT_LENGTH);

@@ -2,6 +2,7 @@
 
 use crate::coding::{Coding, Corrupt, Decoded, Decoder, Encoder};
 use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The way of a body from its coding to text and, if wanted, back.
 #[derive(Debug)]
@@ -9,6 +10,7 @@ pub(crate) struct Recode {
     decoder: Decoder,
     again: bool,
     encoder: Option<Encoder>,
+    _room: OwnedSemaphorePermit,
 }
 
 /// What comes out of the coding.
@@ -23,12 +25,13 @@ pub(crate) enum Step {
 }
 
 impl Recode {
-    /// With `again` the coding is done again.
-    pub(crate) fn new(coding: Coding, again: bool) -> Self {
+    /// With `again` the coding is done again. The room is given back at the end.
+    pub(crate) fn new(coding: Coding, again: bool, room: OwnedSemaphorePermit) -> Self {
         Self {
             decoder: Decoder::new(coding),
             again,
             encoder: None,
+            _room: room,
         }
     }
 

@@ -131,6 +131,16 @@ impl Refusal {
         }
     }
 
+    /// Too many bodies are being looked through that are coded.
+    pub(crate) fn no_room(target: &Target) -> Self {
+        let why =
+            "too many bodies in a content coding are under way; send fewer at a time, or plain";
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            ..Self::unreachable(target, why)
+        }
+    }
+
     /// No connection.
     pub(crate) fn dial(target: &Target, error: &DialError) -> Self {
         match error {

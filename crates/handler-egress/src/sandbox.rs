@@ -5,6 +5,7 @@
 
 use crate::authority::{Authority, AuthorityError};
 use crate::chain::UpstreamProxy;
+use crate::coding::Coding;
 use crate::events::{Events, Happening};
 use crate::keep::Keep;
 use crate::limits::Limits;
@@ -17,7 +18,7 @@ use handler_types::egress::EgressDecision;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,6 +27,9 @@ const MOST_CONNECTIONS: usize = 4096;
 /// Connections of HTTP/2 one sandbox may have at a time: each may hold megabytes. Further ones are
 /// offered HTTP/1.1.
 const MOST_STREAMING: usize = 128;
+/// Memory one sandbox's bodies may take while their coding is undone, MiB. Further ones are refused: who
+/// waited could wait for itself.
+const MOST_CODED: usize = 256;
 /// How long closing waits for tasks that were told to end.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -59,6 +63,8 @@ pub(crate) struct Sandbox {
     pub(crate) slots: Arc<Semaphore>,
     /// Room for connections of HTTP/2.
     pub(crate) streaming: Arc<Semaphore>,
+    /// Memory for bodies whose coding is undone, in MiB.
+    coded: Arc<Semaphore>,
     /// What went through.
     pub(crate) traffic: Arc<Traffic>,
     rules: watch::Sender<Arc<Rules>>,
@@ -81,12 +87,19 @@ impl Sandbox {
             authority,
             slots: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
             streaming: Arc::new(Semaphore::new(MOST_STREAMING)),
+            coded: Arc::new(Semaphore::new(MOST_CODED)),
             traffic: Arc::default(),
             rules: watch::Sender::new(Arc::new(rules)),
             listening: Mutex::default(),
             end: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }))
+    }
+
+    /// Room to undo a coding, held while it lasts.
+    pub(crate) fn room_for(&self, coding: Coding) -> Option<OwnedSemaphorePermit> {
+        let coded = self.coded.clone();
+        coded.try_acquire_many_owned(coding.weight()).ok()
     }
 
     /// The rules at this moment.

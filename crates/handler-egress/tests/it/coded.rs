@@ -286,6 +286,37 @@ async fn an_answer_in_a_coding_that_cannot_be_undone_is_not_passed_on() {
 }
 
 #[tokio::test]
+async fn coded_bodies_beyond_the_memory_for_them_are_refused_and_end_with_their_clients() {
+    let world = World::new(|_| text("fine")).await;
+    let body = encode("br", PHANTOM.as_bytes());
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: {}\r\nContent-Encoding: br\r\nContent-Length: {}\r\n\r\n",
+        world.host,
+        body.len()
+    );
+    // Each has sent its head, and takes its time with the body: 20 of 256 MiB.
+    let mut slow = Vec::new();
+    for _ in 0..256 / 20 {
+        let mut tls = world.tls(NAME).await.unwrap();
+        tls.write_all(head.as_bytes()).await.unwrap();
+        slow.push(tls);
+    }
+    within("all are under way", async {
+        while world.origin.connections() < slow.len() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let refused = ask_coded(&world, "br", &body).await;
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.refusal().0, "handler_egress_unreachable");
+    let mut one = slow.pop().unwrap();
+    one.write_all(&body).await.unwrap();
+    assert_eq!(next_whole(&mut one).await.status, 200);
+    assert_eq!(ask_coded(&world, "br", &body).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_bomb_is_passed_on_in_its_coding_without_being_held() {
     let world = World::new(|received| text(received.body.len().to_string())).await;
     let zeros = vec![b'0'; 64 * 1024 * 1024];
