@@ -167,7 +167,8 @@ mod tests {
         prop_oneof![
             any::<[u8; 4]>().prop_map(|ip| std::net::Ipv4Addr::from(ip).to_string()),
             (0u8..3).prop_map(|last| format!("10.0.0.{last}")),
-            (0u16..3).prop_map(|last| format!("[2001:db8::{last}]")),
+            // As it is written back: `::0` would be `::`.
+            (1u16..4).prop_map(|last| format!("[2001:db8::{last}]")),
         ]
     }
 
