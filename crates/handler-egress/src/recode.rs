@@ -78,3 +78,6 @@ impl Recode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
