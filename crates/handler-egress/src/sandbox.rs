@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 const MOST_CONNECTIONS: usize = 4096;
 /// Connections of HTTP/2 one sandbox may have at a time: each may hold megabytes. Further ones are
 /// offered HTTP/1.1.
-const MOST_STREAMING: usize = 128;
+const MOST_STREAMING: usize = 64;
 /// Memory one sandbox's bodies may take while their coding is undone, MiB. Further ones are refused: who
 /// waited could wait for itself.
 const MOST_CODED: usize = 256;

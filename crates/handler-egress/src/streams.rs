@@ -4,7 +4,7 @@
 use crate::accept::{LONGEST_HEAD, Session, answer};
 use crate::body::ResponseBody;
 use crate::flow::Tracked;
-use crate::upstream::{CONNECTION_WINDOW, PING_EVERY, STREAM_BUFFER, STREAM_WINDOW};
+use crate::upstream::{PING_EVERY, STREAM_BUFFER};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
@@ -12,6 +12,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,6 +23,9 @@ use tokio::sync::watch;
 
 /// Requests at a time on one connection.
 const MOST_STREAMS: u32 = 100;
+/// Bytes that may be under way from the client on one stream, and on all of a connection.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Requests that a client may ask and break off, one after the other, without hearing one answer.
 const MOST_BROKEN_OFF: usize = 1000;
 /// Streams that were broken off and wait to be looked at, before the connection is closed.
@@ -71,8 +75,22 @@ where
         }
     };
     if let Err(error) = ended {
+        if is_misuse(&error) {
+            session.report_malformed();
+        }
         tracing::debug!(%error, sandbox = %session.sandbox.id, "connection ended");
     }
+}
+
+/// Whether a connection ended because of what came over it, and not because it broke or fell silent.
+fn is_misuse(error: &hyper::Error) -> bool {
+    let mut cause = error.source();
+    let mut broke = false;
+    while let Some(now) = cause {
+        broke |= now.is::<std::io::Error>();
+        cause = now.source();
+    }
+    !(broke || error.is_timeout() || error.is_closed() || error.is_canceled())
 }
 
 fn builder(session: &Session) -> http2::Builder<Spawner> {

@@ -28,9 +28,10 @@ use tokio_rustls::TlsConnector;
 /// How long TLS with the destination may take.
 const TLS_LIMIT: Duration = Duration::from_secs(15);
 
-/// Bytes that may be under way to us on one stream of HTTP/2, and on all of a connection.
-pub(crate) const STREAM_WINDOW: u32 = 256 * 1024;
-pub(crate) const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Bytes that may be under way to us from a server on one stream of HTTP/2, and on all of a connection: as
+/// many as come in a round trip of 50 ms at 20 MB/s.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 2 * STREAM_WINDOW;
 /// Bytes that wait to be sent on one stream of HTTP/2.
 pub(crate) const STREAM_BUFFER: usize = 16 * 1024;
 /// A connection of HTTP/2 that does not answer for so long is dead.

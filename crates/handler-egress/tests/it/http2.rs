@@ -369,7 +369,7 @@ async fn an_origin_that_speaks_http_1_meanwhile_still_answers_many_requests_at_a
 async fn connections_beyond_the_limit_are_offered_http_1() {
     let world = World::speaking(BOTH, echo).await;
     let mut kept = Vec::new();
-    for _ in 0..128 {
+    for _ in 0..64 {
         kept.push(client(&world).await);
     }
     let tls = world.tls_for(BOTH).await;
@@ -377,6 +377,47 @@ async fn connections_beyond_the_limit_are_offered_http_1() {
     let fine = request("POST", &world.host, "/")
         .body(full("still"))
         .unwrap();
-    let response = send(&mut kept[127], fine).await;
+    let response = send(&mut kept[63], fine).await;
     assert_eq!(whole(response).await.0, "still");
+}
+
+#[tokio::test]
+async fn an_origin_that_ends_its_connection_is_asked_on_a_new_one() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (acceptor, roots) = certificate_for(NAME, BOTH);
+    let world = World::around(
+        Origin::elsewhere(listener.local_addr().unwrap().port()),
+        Some(roots),
+    );
+    let serving = async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(stream) = acceptor.accept(stream).await else {
+                continue;
+            };
+            let told = std::sync::Arc::new(tokio::sync::Notify::new());
+            let tell = told.clone();
+            let service = hyper::service::service_fn(move |_| {
+                tell.notify_one();
+                async { Ok::<_, Infallible>(text("fine")) }
+            });
+            let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service);
+            let mut connection = std::pin::pin!(connection);
+            tokio::select! {
+                _ = &mut connection => continue,
+                () = told.notified() => connection.as_mut().graceful_shutdown(),
+            }
+            let _ = connection.await;
+        }
+    };
+    tokio::spawn(serving);
+    let world = world.await;
+    let mut client = client(&world).await;
+    for number in 0..10 {
+        let request = request("GET", &world.host, "/").body(empty()).unwrap();
+        let response = send(&mut client, request).await;
+        assert_eq!(response.status(), 200, "{number}");
+        assert_eq!(whole(response).await.0, "fine");
+    }
 }

@@ -1,16 +1,26 @@
 //! Frames of HTTP/2 made by hand: what a client may not do.
 
-use crate::intercept::World;
-use crate::origin::text;
+use crate::intercept::{NAME, World};
+use crate::origin::{Origin, certificate_for, streamed, text};
 use crate::world::within;
+use bytes::Bytes;
+use handler_types::egress::{EgressDecision, EgressEvent};
+use http::Response;
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::sync::mpsc;
 use tokio_rustls::client::TlsStream;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
@@ -58,12 +68,17 @@ fn get(world: &World) -> Vec<u8> {
 
 async fn world() -> (World, TlsStream<UnixStream>) {
     let world = World::speaking(&["h2"], |_| text("fine")).await;
+    let tls = begin(&world).await;
+    (world, tls)
+}
+
+async fn begin(world: &World) -> TlsStream<UnixStream> {
     let mut tls = world.tls_for(&["h2"]).await;
     tls.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         .await
         .unwrap();
     tls.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
-    (world, tls)
+    tls
 }
 
 /// The next frame: kind, stream, payload; nothing at the end.
@@ -122,25 +137,61 @@ async fn extended_connect_breaks_its_stream_off() {
 }
 
 #[tokio::test]
-async fn a_flood_of_requests_that_are_broken_off_ends_the_connection() {
-    let (world, mut tls) = world().await;
+async fn a_flood_of_requests_that_are_broken_off_at_once_ends_the_connection() {
+    flood(false).await;
+}
+
+#[tokio::test]
+async fn a_flood_of_requests_that_are_broken_off_when_they_have_begun_ends_the_connection() {
+    flood(true).await;
+}
+
+/// Asks and breaks off again and again until the connection ends, and expects that to be reported.
+async fn flood(wait: bool) {
+    // An origin that never answers: nothing of the flood counts as use.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (acceptor, roots) = certificate_for(NAME, &["h2"]);
+    let origin = Origin::elsewhere(listener.local_addr().unwrap().port());
+    let world = tokio::spawn(World::around(origin, Some(roots)));
+    let silent = async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let stream = acceptor.accept(stream).await.unwrap();
+        let service = hyper::service::service_fn(|_: http::Request<Incoming>| {
+            std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>()
+        });
+        let _ = http2::Builder::new(TokioExecutor::new())
+            .max_pending_accept_reset_streams(100_000)
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
+    };
+    tokio::spawn(silent);
+    let world = world.await.unwrap();
+    let mut tls = begin(&world).await;
     let headers = get(&world);
     let flooding = async {
-        for number in 0..5000_u32 {
-            let stream = 2 * number + 1;
+        for stream in (1..).step_by(2) {
             let begin = frame(HEADERS, END_HEADERS | END_STREAM, stream, &headers);
             let reset = frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]);
-            if tls.write_all(&[begin, reset].concat()).await.is_err() || tls.flush().await.is_err()
+            let ping = frame(PING, 0, 0, &[7; 8]);
+            let bytes = match wait {
+                true => [begin, ping].concat(),
+                false => [begin, reset.clone()].concat(),
+            };
+            if tls.write_all(&bytes).await.is_err() || tls.flush().await.is_err() {
+                return;
+            }
+            // What answers a ping has seen the request in front of it.
+            if wait
+                && (until(&mut tls, PING).await.is_none() || tls.write_all(&reset).await.is_err())
             {
                 return;
             }
         }
-        let _ = until(&mut tls, GOAWAY).await;
     };
     within("the end", flooding).await;
-    let mut rest = Vec::new();
-    let _ = within("the end of the bytes", tls.read_to_end(&mut rest)).await;
-    assert!(world.origin.received().len() < 5000);
+    let event = world.filter.event(EgressDecision::Denied).await;
+    assert_eq!(event.reason.as_deref(), Some("malformed"));
+    assert_eq!(event.host, world.host);
 }
 
 #[tokio::test]
@@ -178,11 +229,7 @@ async fn a_head_that_is_too_long_is_refused_and_one_without_end_ends_the_connect
     ended.await;
     assert!(world.origin.received().is_empty());
 
-    let mut tls = world.tls_for(&["h2"]).await;
-    tls.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-        .await
-        .unwrap();
-    tls.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    let mut tls = begin(&world).await;
     tls.write_all(&frame(HEADERS, END_STREAM, 1, &get(&world)))
         .await
         .unwrap();
@@ -260,4 +307,25 @@ async fn a_body_longer_than_its_promise_is_broken_off() {
             .iter()
             .all(|received| !received.whole)
     );
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_is_no_denial() {
+    let (piece, stream) = mpsc::channel(1);
+    let stream = std::sync::Mutex::new(Some(stream));
+    let world = World::speaking(&["h2"], move |_| {
+        streamed(stream.lock().unwrap().take().unwrap())
+    })
+    .await;
+    let mut tls = begin(&world).await;
+    let request = frame(HEADERS, END_HEADERS | END_STREAM, 1, &get(&world));
+    tls.write_all(&request).await.unwrap();
+    until(&mut tls, HEADERS).await.unwrap();
+    // No word of goodbye.
+    drop(tls);
+    within("the origin is let go", piece.closed()).await;
+    let ended = |event: &EgressEvent| event.decision == EgressDecision::Ended;
+    for event in world.filter.events_until(ended).await {
+        assert_ne!(event.decision, EgressDecision::Denied, "{event:?}");
+    }
 }
