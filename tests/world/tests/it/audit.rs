@@ -248,6 +248,40 @@ async fn changes_and_decisions_are_kept_over_a_killed_daemon_and_nobody_changes_
 }
 
 #[tokio::test]
+async fn lines_come_as_they_are_written_each_once() -> anyhow::Result<()> {
+    let world = world().await?;
+    let sandbox = enforcing(&world, "followed").await?;
+    let wish = AuditWish {
+        sandbox: Some(sandbox.id.clone()),
+        ..AuditWish::default()
+    };
+    let mut lines = world.client().follow_audit(&wish).await?;
+    let mut seen = Vec::new();
+    // Made; then one change after the other.
+    for number in 0..5 {
+        let line = tokio::time::timeout(LONG, lines.next()).await??;
+        seen.push(line.context("the stream ended")?);
+        let entry = format!("h{number}.example:443");
+        world
+            .cli_ok(&["network", "allow", "followed", &entry])
+            .await?;
+    }
+    let added: Vec<String> = changes(&seen)
+        .iter()
+        .map(|change| change.added.iter().map(ToString::to_string).collect())
+        .collect();
+    let wanted = [
+        "",
+        "h0.example:443",
+        "h1.example:443",
+        "h2.example:443",
+        "h3.example:443",
+    ];
+    assert_eq!(added, wanted);
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_learnt_is_there_again_after_a_restart() -> anyhow::Result<()> {
     if !has_tools("what_is_learnt_is_there_again", &["curl"]) {
         return Ok(());

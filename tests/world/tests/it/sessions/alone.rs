@@ -4,10 +4,12 @@ use crate::sessions::log;
 use crate::sessions::stage::{LONG, Stage, mentions};
 use crate::sessions::viewer::{Viewer, updates};
 use anyhow::Context as _;
+use handler_client::audit::AuditWish;
 use handler_testkit::{HttpOrigin, eventually};
 use handler_types::api::ExecRequest;
+use handler_types::audit::AuditWhat;
 use handler_types::egress::{EgressDecision, EgressEvent};
-use handler_types::network::{Enforcement, HOST_ALIAS, NetworkPolicy};
+use handler_types::network::HOST_ALIAS;
 use serde_json::json;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -123,17 +125,35 @@ async fn meets_the_filter(
     Ok(())
 }
 
-/// Lets the agent reach the origin, while it runs.
+/// Lets the agent reach the origin, while it runs: what it asked for is known by the session, and an entry on the
+/// list of its sandbox is one of the session, for later starts too.
 async fn allow(stage: &Stage, viewer: &Viewer, origin: &HttpOrigin) -> anyhow::Result<()> {
     let listed = format!("{HOST_ALIAS}:{}", origin.port());
-    let network = NetworkPolicy::Filtered {
-        allow: vec![listed.parse().map_err(anyhow::Error::msg)?],
-        enforcement: Enforcement::Enforce,
-    };
+    let client = stage.client();
+    eventually("the host to be learnt", LONG, || async {
+        let learnt = client.session_learn(&viewer.id).await.ok()?;
+        let mut missing = learnt.hosts.iter().filter_map(|host| host.entry.as_ref());
+        missing.find(|entry| entry.to_string() == listed)?;
+        Some(())
+    })
+    .await?;
+    let inside = sandbox(stage, viewer).await?;
     stage
-        .client()
-        .set_session_network(&viewer.id, &network)
+        .world
+        .cli_ok(&["network", "allow", &inside, &listed])
         .await?;
+    let shown = stage.world.cli_ok(&["network", "show", &viewer.id]).await?;
+    anyhow::ensure!(shown.contains(&listed), "{shown}");
+    let about = AuditWish {
+        session: Some(viewer.id.clone()),
+        host: Some(listed),
+        ..AuditWish::default()
+    };
+    let records = client.audit(&about).await?.records;
+    let is_told = records.iter().any(|record| {
+        matches!(&record.what, AuditWhat::Policy { change } if change.session.is_some() && change.added.len() == 1)
+    });
+    anyhow::ensure!(is_told, "{records:#?}");
     Ok(())
 }
 
