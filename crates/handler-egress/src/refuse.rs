@@ -5,10 +5,13 @@ use crate::decide::Reason;
 use crate::dial::DialError;
 use crate::target::{Target, TargetError, printable};
 use bytes::Bytes;
-use handler_types::egress::EgressRefusal;
+use handler_types::egress::{EgressDecision, EgressRefusal};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::{Either, Full};
+
+/// What a refusal is called that kept a phantom in.
+const LEAK: &str = "handler_egress_leak";
 
 /// Why a request gets no answer from its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +93,7 @@ impl Refusal {
         let host = target.to_string();
         Self {
             status: StatusCode::FORBIDDEN,
-            error: "handler_egress_leak",
+            error: LEAK,
             message: format!(
                 "the request held the stand-in of secret `{secret}`, which is not for {host}; it was not sent"
             ),
@@ -154,6 +157,7 @@ impl Refusal {
     fn body(self) -> Vec<u8> {
         let body = EgressRefusal {
             error: self.error.to_owned(),
+            decision: self.decision(),
             host: self.host,
             reason: self.reason,
             message: self.message,
@@ -173,6 +177,14 @@ impl Refusal {
         .into_bytes();
         wire.extend_from_slice(&body);
         wire
+    }
+
+    /// What the event says that goes with it.
+    fn decision(&self) -> Option<EgressDecision> {
+        match self.denied {
+            Some(reason) => Some(reason.decision()),
+            None => (self.error == LEAK).then_some(EgressDecision::Leak),
+        }
     }
 
     /// The answer.

@@ -221,9 +221,12 @@ pub struct EgressRefusal {
     /// `handler_egress_denied`, `handler_egress_mismatch`, `handler_egress_leak`, or (`502`)
     /// `handler_egress_unreachable`.
     pub error: String,
-    /// The destination, `HOST:PORT`.
+    /// As in the event that goes with it; absent when the destination was allowed and could not be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<EgressDecision>,
+    /// The destination, `HOST:PORT`, as in the event.
     pub host: String,
-    /// As in the event.
+    /// As in the event; of a leak `leak`, whose event says in which part of the request it was.
     pub reason: String,
     /// One sentence for people, saying what to do.
     pub message: String,

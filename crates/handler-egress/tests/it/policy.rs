@@ -1,8 +1,8 @@
 //! Modes, refusals and live switching, seen from the sandbox.
 
 use crate::origin::{Origin, text};
-use crate::world::{Filter, enforce, filtered, next_answer, read_head, within};
-use handler_types::egress::EgressDecision;
+use crate::world::{Filter, enforce, filtered, injection, next_answer, read_head, within};
+use handler_types::egress::{EgressDecision, EgressRefusal};
 use handler_types::network::{Enforcement, NetworkPolicy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -32,6 +32,29 @@ async fn an_unlisted_host_is_refused_with_json_and_an_event() {
         ("s1", "label of s1")
     );
     assert_eq!(event.seq, 1);
+}
+
+#[tokio::test]
+async fn a_refusal_and_its_event_say_the_same_on_every_path() {
+    let filter = Filter::start(|_| {}).await;
+    let listed = "listed.example:443";
+    filter
+        .put(enforce(&[listed]), vec![injection(&[listed])])
+        .await;
+    for request in [
+        get("http://other.example/x"),
+        "CONNECT other.example:443 HTTP/1.1\r\nConnection: close\r\n\r\n".to_owned(),
+        get("http://169.254.169.254/latest"),
+        "CONNECT localhost:80 HTTP/1.1\r\nConnection: close\r\n\r\n".to_owned(),
+        "GET /no-host HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(),
+    ] {
+        let answer = filter.talk(request).await;
+        let told: EgressRefusal = serde_json::from_str(&answer.text()).unwrap();
+        let events = filter.events_until(|event| event.host == told.host).await;
+        let event = events.last().unwrap();
+        assert_eq!(Some(event.decision), told.decision);
+        assert_eq!(event.reason.as_deref(), Some(told.reason.as_str()));
+    }
 }
 
 #[tokio::test]
