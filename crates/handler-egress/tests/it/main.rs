@@ -12,6 +12,7 @@ mod chain;
 mod coded;
 mod coding;
 mod control;
+mod curl;
 mod flows;
 mod forward;
 mod fronting;
