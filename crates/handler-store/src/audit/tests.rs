@@ -118,6 +118,17 @@ fn the_first_line_that_is_wrong_is_named() {
 }
 
 #[test]
+fn numbers_at_their_limits_are_broken_and_no_more() {
+    for seq in [0, u64::MAX] {
+        let folder = tempfile::tempdir().expect("folder");
+        let line = super::line::write(seq, 7, &super::line::zero(), gap(u64::MAX)).expect("line");
+        std::fs::write(files::path(folder.path(), seq), line + "\n").expect("write");
+        let writer = write(folder.path(), ROOMY, 3);
+        assert!(!check(folder.path(), &writer).ok, "{seq}");
+    }
+}
+
+#[test]
 fn pages_and_places_go_on_where_they_ended() {
     let folder = tempfile::tempdir().expect("folder");
     let mut writer = write(folder.path(), ROOMY, 20);

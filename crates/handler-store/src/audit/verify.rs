@@ -86,14 +86,15 @@ impl Chain {
             Some(prev) if *prev != record.prev => {
                 return Err("the line before it is not the one that was written there");
             }
-            Some(_) if record.seq != self.verdict.last + 1 => {
+            Some(_) if record.seq != self.verdict.last.saturating_add(1) => {
                 return Err("its number does not follow");
             }
             Some(_) => {}
             None => {
                 self.verdict.first = record.seq;
                 let is_first = record.seq == 1 && record.prev == line::zero();
-                self.begins = (!is_first).then(|| (record.seq - 1, record.prev.clone()));
+                self.begins =
+                    (!is_first).then(|| (record.seq.saturating_sub(1), record.prev.clone()));
             }
         }
         match &record.what {
@@ -101,7 +102,9 @@ impl Chain {
                 let told = Some((*through, hash.clone()));
                 self.is_told |= told == self.begins;
             }
-            AuditWhat::Gap { missed, .. } => self.verdict.missed += missed,
+            AuditWhat::Gap { missed, .. } => {
+                self.verdict.missed = self.verdict.missed.saturating_add(*missed);
+            }
             _ => {}
         }
         self.verdict.records += 1;

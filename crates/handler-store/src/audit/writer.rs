@@ -129,7 +129,7 @@ impl AuditWriter {
 
     fn write(&mut self, t: i64, what: AuditWhat) -> Result<(), AuditError> {
         let event = event_of(&what);
-        let seq = self.last.0 + 1;
+        let seq = self.last.0.saturating_add(1);
         let mut text = line::write(seq, t, &self.last.1, what)?;
         let hash = line::hash(text.as_bytes());
         text.push('\n');
@@ -144,7 +144,7 @@ impl AuditWriter {
     }
 
     fn put_aside(&mut self, torn: &[u8]) -> Result<(), AuditError> {
-        let path = files::torn(&self.folder, self.last.0 + 1);
+        let path = files::torn(&self.folder, self.last.0.saturating_add(1));
         handler_base::fs::write_atomic(&path, torn, 0o600)?;
         self.file.set_len(self.size)?;
         let note = AuditWhat::Torn {
@@ -157,7 +157,7 @@ impl AuditWriter {
     /// Begins a new file, and removes the oldest that are too many.
     fn rotate(&mut self, t: i64) -> Result<(), AuditError> {
         self.file.sync_data()?;
-        let file = create(&files::path(&self.folder, self.last.0 + 1))?;
+        let file = create(&files::path(&self.folder, self.last.0.saturating_add(1)))?;
         (self.file, self.size) = (file, 0);
         let all = files::list(&self.folder)?;
         let Some(surplus) = all.len().checked_sub(self.sizes.files.max(2)) else {
@@ -167,7 +167,7 @@ impl AuditWriter {
             return Ok(());
         }
         let hash = first_prev(&files::path(&self.folder, all[surplus]))?;
-        let through = all[surplus] - 1;
+        let through = all[surplus].saturating_sub(1);
         // Told before it is done: a line about files that are still there harms nobody.
         self.write(t, AuditWhat::Retired { through, hash })?;
         self.file.sync_data()?;
@@ -231,7 +231,9 @@ fn find_end(folder: &Path) -> io::Result<End> {
             break;
         };
         let record = line::parse(whole);
-        let seq = record.as_ref().map_or(end.last.0 + 1, |record| record.seq);
+        let seq = record
+            .as_ref()
+            .map_or(end.last.0.saturating_add(1), |record| record.seq);
         end.last_event = record
             .and_then(|record| event_of(&record.what))
             .or(end.last_event);

@@ -37,7 +37,11 @@ impl Numbers {
             (None, Some((seq, _))) => seq,
             (None, None) => 0,
         };
-        let expected = if event.seq > before { before + 1 } else { 1 };
+        let expected = if event.seq > before {
+            before.saturating_add(1)
+        } else {
+            1
+        };
         self.last = Some(event.seq);
         Place::Next(event.seq - expected.min(event.seq))
     }
