@@ -1,6 +1,6 @@
 //! The way from a refusal to a list, entry by entry; and what is kept of it, which nobody changes unseen.
 
-use crate::support::{LONG, Sandbox, alias, filtered, has_tools, world};
+use crate::support::{LONG, Sandbox, alias, filtered, has_tools, tunnel_to, world};
 use anyhow::Context as _;
 use handler_client::audit::AuditWish;
 use handler_testkit::{HttpOrigin, TcpOrigin, World, eventually};
@@ -10,19 +10,6 @@ use handler_types::learn::{LearnView, LearnedHost};
 use handler_types::network::{Enforcement, NetworkPolicy};
 use handler_types::sandbox::CreateSandbox;
 use std::path::PathBuf;
-
-/// Opens a tunnel, says so, and ends when it is closed.
-const TUNNEL: &str = "import socket,sys\n\
-    s=socket.create_connection(('127.0.0.1',3128))\n\
-    s.sendall(b'CONNECT %H HTTP/1.1\\r\\nHost: %H\\r\\n\\r\\n')\n\
-    head=b''\n\
-    while b'\\r\\n\\r\\n' not in head: head+=s.recv(1)\n\
-    assert b' 200 ' in head, head\n\
-    s.sendall(b'ping'); assert s.recv(4)==b'ping'\n\
-    print('open',flush=True)\n\
-    try:\n  while s.recv(100): pass\n\
-    except OSError: pass\n\
-    print('closed',flush=True)\n";
 
 async fn enforcing(world: &World, name: &str) -> anyhow::Result<Sandbox> {
     let spec = CreateSandbox {
@@ -120,7 +107,7 @@ async fn what_was_denied_is_learnt_allowed_and_blocked_again() -> anyhow::Result
     world
         .cli_ok(&["network", "allow", "learner", &tunnel])
         .await?;
-    let program = TUNNEL.replace("%H", &tunnel);
+    let program = tunnel_to(&tunnel);
     let process = sandbox
         .start(&format!("exec python3 -c \"{program}\""))
         .await?;

@@ -1,23 +1,10 @@
 //! What a sandbox may reach is changed while it runs.
 
-use crate::support::{LONG, Sandbox, alias, filtered, has_tools, world};
+use crate::support::{LONG, Sandbox, alias, filtered, has_tools, tunnel_to, world};
 use handler_testkit::{HttpOrigin, TcpOrigin, World, eventually};
 use handler_types::api::NetworkUpdate;
 use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::CreateSandbox;
-
-/// Opens a tunnel, says so, and ends when it is closed.
-const TUNNEL: &str = "import socket,sys\n\
-    s=socket.create_connection(('127.0.0.1',3128))\n\
-    s.sendall(b'CONNECT %H HTTP/1.1\\r\\nHost: %H\\r\\n\\r\\n')\n\
-    head=b''\n\
-    while b'\\r\\n\\r\\n' not in head: head+=s.recv(1)\n\
-    assert b' 200 ' in head, head\n\
-    s.sendall(b'ping'); assert s.recv(4)==b'ping'\n\
-    print('open',flush=True)\n\
-    try:\n  while s.recv(100): pass\n\
-    except OSError: pass\n\
-    print('closed',flush=True)\n";
 
 #[tokio::test]
 async fn a_new_policy_counts_for_the_next_request_and_closes_open_tunnels() -> anyhow::Result<()> {
@@ -37,7 +24,7 @@ async fn a_new_policy_counts_for_the_next_request_and_closes_open_tunnels() -> a
     let sandbox = Sandbox::up(&world, &spec).await?;
     let curl = format!("curl -sS -m 20 -o /dev/null -w '%{{http_code}}' http://{web}/");
     assert_eq!(sandbox.sh(&curl).await?.stdout, "403");
-    let program = TUNNEL.replace("%H", &tunnel);
+    let program = tunnel_to(&tunnel);
     let process = sandbox
         .start(&format!("exec python3 -c \"{program}\""))
         .await?;

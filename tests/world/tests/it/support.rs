@@ -54,6 +54,24 @@ pub(crate) fn alias(port: u16) -> String {
     format!("host.containers.internal:{port}")
 }
 
+/// See [`tunnel_to`].
+const TUNNEL: &str = "import socket,sys\n\
+    s=socket.create_connection(('127.0.0.1',3128))\n\
+    s.sendall(b'CONNECT %H HTTP/1.1\\r\\nHost: %H\\r\\n\\r\\n')\n\
+    head=b''\n\
+    while b'\\r\\n\\r\\n' not in head: head+=s.recv(1)\n\
+    assert b' 200 ' in head, head\n\
+    s.sendall(b'ping'); assert s.recv(4)==b'ping'\n\
+    print('open',flush=True)\n\
+    try:\n  while s.recv(100): pass\n\
+    except OSError: pass\n\
+    print('closed',flush=True)\n";
+
+/// A Python program that opens a tunnel, says so, and ends when it is closed.
+pub(crate) fn tunnel_to(host: &str) -> String {
+    TUNNEL.replace("%H", host)
+}
+
 /// A number of a process's `/proc/<pid>/status` given in kB, as bytes: `VmRSS`, `VmHWM`.
 pub(crate) fn status_bytes(pid: u32, field: &str) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
