@@ -10,6 +10,7 @@ mod accept;
 mod address;
 mod authority;
 mod body;
+mod buffers;
 mod carry;
 mod chain;
 mod coding;

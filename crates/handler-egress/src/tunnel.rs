@@ -3,6 +3,7 @@
 //!
 //! Invariant: an idle tunnel holds no buffer; a busy one at most one per direction.
 
+use crate::buffers::Loan;
 use crate::decide::Reason;
 use crate::gate::{Closed, Judge, first_bytes};
 use crate::limits::Limits;
@@ -13,9 +14,6 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
-
-/// Bytes read at a time.
-const CHUNK: usize = 64 * 1024;
 
 /// Bytes that went through a tunnel.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -99,12 +97,14 @@ pub(crate) async fn copy(
     let (server_read, mut server_write) = server.split();
     let outward = async {
         let count = |bytes| counters.iter().for_each(|all| all.sent(bytes));
-        let first = match judge {
-            Some(judge) => &first_bytes(&client_read, early, count, judge, limits.head).await?,
-            None => early,
+        let judged = match judge {
+            Some(judge) => Some(first_bytes(&client_read, early, count, judge, limits.head).await?),
+            None => None,
         };
+        let first = judged.as_deref().unwrap_or(early);
         server_write.write_all(first).await?;
         out.store(first.len() as u64, Ordering::Relaxed);
+        drop(judged);
         pump(&client_read, &mut server_write, &out, count, &activity).await
     };
     let count = |bytes| counters.iter().for_each(|all| all.received(bytes));
@@ -135,12 +135,13 @@ async fn pump(
 ) -> Result<(), Closed> {
     loop {
         from.readable().await?;
-        let mut buf = Vec::with_capacity(CHUNK);
+        let mut loan = Loan::take();
+        let buf = &mut loan.0;
         loop {
-            match from.try_read(&mut buf) {
+            match from.try_read(buf) {
                 Ok(0) => return Ok(to.shutdown().await?),
                 Ok(read) => {
-                    to.write_all(&buf).await?;
+                    to.write_all(buf).await?;
                     moved.fetch_add(read as u64, Ordering::Relaxed);
                     count(read);
                     activity.touch();
