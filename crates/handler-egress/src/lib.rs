@@ -10,7 +10,6 @@ mod accept;
 mod address;
 mod authority;
 mod body;
-mod buffers;
 mod carry;
 mod chain;
 mod coding;

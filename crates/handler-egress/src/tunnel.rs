@@ -3,7 +3,6 @@
 //!
 //! Invariant: an idle tunnel holds no buffer; a busy one at most one per direction.
 
-use crate::buffers::Loan;
 use crate::decide::Reason;
 use crate::gate::{Closed, Judge, first_bytes};
 use crate::limits::Limits;
@@ -14,6 +13,9 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
+
+/// Bytes read at a time.
+const CHUNK: usize = 64 * 1024;
 
 /// Bytes that went through a tunnel.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -135,13 +137,12 @@ async fn pump(
 ) -> Result<(), Closed> {
     loop {
         from.readable().await?;
-        let mut loan = Loan::take();
-        let buf = &mut loan.0;
+        let mut buf = Vec::with_capacity(CHUNK);
         loop {
-            match from.try_read(buf) {
+            match from.try_read(&mut buf) {
                 Ok(0) => return Ok(to.shutdown().await?),
                 Ok(read) => {
-                    to.write_all(buf).await?;
+                    to.write_all(&buf).await?;
                     moved.fetch_add(read as u64, Ordering::Relaxed);
                     count(read);
                     activity.touch();
