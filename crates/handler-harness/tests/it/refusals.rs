@@ -63,7 +63,7 @@ fn an_endpoint_that_is_no_address_is_refused() {
     assert_eq!(
         refusal("pi", &wrong),
         "the openai-chat endpoint of the provider `mine` is not usable: `gpu-box:8080`: the host must be \
-         a full domain name, `*.` and a domain name, or an IP address"
+         a full domain name, `*.` and a domain name, or an IP address (IPv6 in brackets; international names as xn--…)"
     );
 }
 
