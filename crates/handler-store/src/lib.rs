@@ -9,6 +9,7 @@ pub mod db;
 pub mod folders;
 pub mod limits;
 pub mod log;
+pub mod logins;
 pub mod named;
 pub mod paths;
 pub mod providers;
@@ -18,7 +19,7 @@ pub mod secrets;
 mod strict;
 
 pub use db::{OpenError, Store, StoreError};
-pub use log::EventLog;
+pub use log::{EventLog, LogHistory};
 pub use paths::Layout;
 pub use redact::Redactor;
 pub use secrets::SecretStore;

@@ -1,15 +1,16 @@
-//! Takes secret values out of text before it is shown or kept.
+//! Takes secret values out of text before it is shown or kept, without holding them itself.
 //!
 //! Each value is looked for as it is and in the forms JSON writers give it. Values shorter than
 //! [`MIN_LENGTH`] bytes are left: they would be found everywhere and say nothing. A value cut in two by
 //! the borders of a stream is not found: callers redact whole lines or messages.
 
+mod fingerprint;
+
+use fingerprint::Fingerprints;
 use handler_types::SecretValue;
-use memchr::memmem;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -18,15 +19,15 @@ pub const MIN_LENGTH: usize = 4;
 /// What stands for a value.
 const MASK: &str = "***";
 
-/// Replaces known secret values by `***`; clones share the values.
+/// Replaces known secret values by `***`; clones share what is known of the values.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    forms: Arc<[Zeroizing<String>]>,
+    known: Arc<Fingerprints>,
 }
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Redactor({} forms)", self.forms.len())
+        write!(f, "Redactor({} forms)", self.known.count())
     }
 }
 
@@ -42,25 +43,22 @@ impl Redactor {
                 }
             }
         }
+        let bytes = forms.iter().map(|form| form.as_bytes());
         Self {
-            forms: forms.into(),
+            known: Arc::new(Fingerprints::of(bytes)),
         }
     }
 
     /// Whether there is nothing to look for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.forms.is_empty()
+        self.known.count() == 0
     }
 
     /// Replaces each value by `***`; values that overlap become one.
     #[must_use]
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut found: Vec<Range<usize>> = Vec::new();
-        for form in self.forms.iter() {
-            let starts = memmem::find_iter(text.as_bytes(), form.as_bytes());
-            found.extend(starts.map(|start| start..start + form.len()));
-        }
+        let mut found = self.known.find(text.as_bytes());
         if found.is_empty() {
             return Cow::Borrowed(text);
         }

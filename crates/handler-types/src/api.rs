@@ -430,6 +430,41 @@ pub struct SecretView {
     pub updated_at: String,
 }
 
+/// `PUT /v1/logins/{name}`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoginRequest {
+    /// The credential file's text, 1 byte to 64 KiB: a JSON object, or lines `NAME=VALUE`.
+    #[cfg_attr(feature = "openapi", schema(write_only))]
+    pub file: String,
+    /// Destinations its tokens are given to, `HOST:PORT`, where a sandbox names none itself.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub hosts: Vec<crate::network::AllowEntry>,
+}
+
+/// A stored login as the API shows it: never its file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LoginView {
+    /// Its name.
+    pub name: String,
+    /// Destinations its tokens are given to where a sandbox names none itself.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub hosts: Vec<crate::network::AllowEntry>,
+    /// The fields that hold tokens, JSON pointers.
+    pub tokens: Vec<String>,
+    /// When it was renewed last by a sandbox's request, RFC 3339; none: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewed_at: Option<String>,
+    /// RFC 3339.
+    pub created_at: String,
+    /// RFC 3339.
+    pub updated_at: String,
+}
+
 /// A harness as the API shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -514,6 +549,14 @@ impl std::fmt::Debug for SecretRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SecretRequest")
             .field("description", &self.description)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for LoginRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoginRequest")
+            .field("hosts", &self.hosts)
             .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 //! One JSON object a line; each holds the SHA-256 of the line before it, over files. Values of secrets are never in it.
 
 use crate::egress::EgressEvent;
-use crate::id::{SandboxId, SessionId};
+use crate::id::{AgentId, SandboxId, SessionId};
 use crate::network::{AllowEntry, Enforcement, NetworkPolicy};
 use serde::{Deserialize, Serialize};
 
@@ -139,6 +139,9 @@ pub struct PolicyChange {
     /// The session, if it is one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
+    /// The agent, when its own list was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
     /// Who.
     pub actor: Actor,
     /// Before; none: it was made with it.
@@ -196,6 +199,7 @@ impl PolicyChange {
         Self {
             sandbox: None,
             session: None,
+            agent: None,
             actor,
             before: before.map(PolicySummary::of),
             after: PolicySummary::of(after),

@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Version of this protocol.
-pub const EGRESS_PROTOCOL: u32 = 1;
+///
+/// 2: a filter that does not keep the renewals of logins from sandboxes must not be given any.
+pub const EGRESS_PROTOCOL: u32 = 2;
 
 /// What the daemon asks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,6 +46,9 @@ pub enum EgressRequest {
         /// Sequence number of the last event already had.
         after: u64,
     },
+    /// From now on this connection carries [`LoginRenewal`] lines, each answered by a [`LoginKept`] line. The
+    /// last connection to ask so is the one that gets them.
+    Logins,
     /// Ends the filter.
     Shutdown,
 }
@@ -76,6 +81,57 @@ pub struct Injection {
     pub value: String,
     /// Destinations it is given to.
     pub hosts: Vec<AllowEntry>,
+    /// Of a login's refresh token: what it renews. Answers to requests that it was given to are kept from the
+    /// sandbox until the daemon has the tokens in them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renews: Option<Renews>,
+}
+
+/// Which login a refresh token renews.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Renews {
+    /// The login's name.
+    pub login: String,
+    /// The token's field in the login's file, a JSON pointer.
+    pub field: String,
+}
+
+/// A login's host gave new tokens. The sandbox has not got the answer yet.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginRenewal {
+    /// Counts up for the life of the filter; the answer names it.
+    pub seq: u64,
+    /// Sandbox whose request it was.
+    pub sandbox: String,
+    /// What the request renewed.
+    pub renews: Renews,
+    /// The new tokens.
+    pub tokens: Vec<RenewedToken>,
+    /// Seconds the access token is good for, if the answer says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<u64>,
+}
+
+/// A token of an answer.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewedToken {
+    /// Where it is in the answer, a JSON pointer.
+    pub name: String,
+    /// The token.
+    pub value: String,
+}
+
+/// What became of a [`LoginRenewal`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginKept {
+    /// Which one.
+    pub seq: u64,
+    /// Whether the tokens are kept and have stand-ins in the sandbox's settings. If not, it is told again later.
+    pub kept: bool,
 }
 
 /// Answers.
@@ -196,13 +252,13 @@ pub struct EgressEvent {
     pub session: Option<SessionId>,
     /// What was decided.
     pub decision: EgressDecision,
-    /// The destination as the entry that would allow it, `HOST:PORT`.
+    /// The destination as the entry that would allow it, `HOST:PORT`; `HOST` alone where a name was looked up only.
     pub host: String,
     /// The secret's name, for `injected` and `leak`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     /// Why. Refusals have the reason of their `403`: for `denied` `unlisted`, `address`, `resolve`, `policy none`,
-    /// `name`, `target` or `malformed`; for `mismatch` `host` or `sni` (`unlisted` too, where it is only told); for `leak` the part of the request. Of an
+    /// `reserved`, `name`, `target` or `malformed`; for `mismatch` `host` or `sni` (`unlisted` too, where it is only told); for `leak` the part of the request. Of an
     /// end: `policy` when new rules closed it, `unreachable` when the destination could not be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -214,14 +270,18 @@ pub struct EgressEvent {
     pub end: Option<EgressEnd>,
 }
 
-/// Body of every refusal (`403`, `application/json`): one machine-readable shape.
+/// Body of every refusal (`403`, of a name that was looked up `404`, and `502` and `503` below; `application/json`): one
+/// machine-readable shape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EgressRefusal {
-    /// `handler_egress_denied`, `handler_egress_mismatch`, `handler_egress_leak`, or (`502`)
-    /// `handler_egress_unreachable`.
+    /// `handler_egress_denied`, `handler_egress_mismatch`, `handler_egress_leak`, (`502`)
+    /// `handler_egress_unreachable`, `handler_egress_login` (`502`: an answer to a refresh of a login is not
+    /// understood; `503`: its new tokens wait for the daemon), or (`503`) `handler_egress_busy`: the sandbox has too
+    /// much under way itself.
     pub error: String,
-    /// As in the event that goes with it; absent when the destination was allowed and could not be reached.
+    /// As in the event that goes with it; absent when the destination was allowed and could not be reached, and when
+    /// the sandbox has too much under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<EgressDecision>,
     /// The destination, `HOST:PORT`, as in the event.
@@ -230,6 +290,24 @@ pub struct EgressRefusal {
     pub reason: String,
     /// One sentence for people, saying what to do.
     pub message: String,
+}
+
+impl fmt::Debug for LoginRenewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginRenewal")
+            .field("seq", &self.seq)
+            .field("sandbox", &self.sandbox)
+            .field("renews", &self.renews)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RenewedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RenewedToken")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Injection {

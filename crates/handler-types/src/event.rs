@@ -1,9 +1,11 @@
 //! Events of the daemon (`GET /v1/events`, server-sent events): what changed, so that nobody polls.
 
+use crate::agent::AgentView;
 use crate::build::BuildView;
 use crate::egress::EgressEvent;
 use crate::observe::ActivitySource;
 use crate::port::PortView;
+use crate::project::ProjectView;
 use crate::sandbox::SandboxView;
 use crate::session::SessionView;
 use crate::terminal::{TerminalNumber, TerminalView};
@@ -35,6 +37,26 @@ pub enum ServerEvent {
     },
     /// A session is gone.
     SessionRemoved {
+        /// Its id.
+        id: String,
+    },
+    /// A project was made or changed.
+    Project {
+        /// As it is now.
+        project: Box<ProjectView>,
+    },
+    /// A project is gone, and its agents with it.
+    ProjectRemoved {
+        /// Its id.
+        id: String,
+    },
+    /// An agent was made or changed.
+    Agent {
+        /// As it is now.
+        agent: Box<AgentView>,
+    },
+    /// An agent is gone.
+    AgentRemoved {
         /// Its id.
         id: String,
     },

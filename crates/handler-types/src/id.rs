@@ -78,6 +78,14 @@ id!(
     SessionId, "s_", "s_<16 hex digits>"
 );
 id!(
+    /// A project: `p_` and 16 hex digits.
+    ProjectId, "p_", "p_<16 hex digits>"
+);
+id!(
+    /// An agent: `a_` and 16 hex digits.
+    AgentId, "a_", "a_<16 hex digits>"
+);
+id!(
     /// A build: `b_` and 16 hex digits.
     BuildId, "b_", "b_<16 hex digits>"
 );

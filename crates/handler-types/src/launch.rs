@@ -4,8 +4,13 @@
 //! The launcher runs outside with the caller's rights, makes the namespaces, builds the file tree and
 //! becomes PID 1 inside (`handler-guest init`). It trusts the plan and nothing else.
 
+use crate::network::Transparent;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// `/etc/resolv.conf` of a sandbox in transparent mode: the guest's own network answers there. The way to it is
+/// short and loses nothing: one attempt is enough, as long as the filter may take.
+pub const TRANSPARENT_RESOLV: &str = "nameserver 198.18.0.2\noptions timeout:6 attempts:1\n";
 
 /// Everything needed to make one native sandbox.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -51,6 +56,10 @@ pub struct LaunchPlan {
     pub egress_dir: Option<String>,
     /// Loopback port inside on which the guest forwards to the egress filter.
     pub egress_port: u16,
+    /// Whether programs that know no proxy are caught too; only with `egress_dir`. Files of `/etc` that say who is
+    /// asked for names are changed by the launcher when they are.
+    #[serde(default)]
+    pub transparent: Transparent,
     /// Environment of PID 1 and so of all commands.
     pub env: BTreeMap<String, String>,
     /// Default working folder.
@@ -69,6 +78,8 @@ pub const EGRESS_DIR: &str = "/run/handler/egress";
 pub const WAYLAND_SOCKET: &str = "/run/handler/wayland-0";
 /// Where the certificate bundle is inside.
 pub const CA_BUNDLE: &str = "/run/handler/ca-bundle.pem";
+/// Where the same certificates are inside as a key store of Java.
+pub const JAVA_TRUST_STORE: &str = "/run/handler/ca-bundle.jks";
 
 /// One bind mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +127,12 @@ pub enum LaunchAnswer {
         pid: i32,
         /// Its start time in clock ticks since boot (`/proc/<pid>/stat` field 22): with the pid, its identity.
         start_ticks: u64,
+        /// Whether programs that know no proxy are caught too.
+        #[serde(default)]
+        transparent: bool,
+        /// Why they are not, though it was wanted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        obstacle: Option<String>,
     },
     /// Nothing was left behind.
     Failed {

@@ -30,7 +30,7 @@ pub struct LearnView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LearnedHost {
-    /// `HOST:PORT`.
+    /// `HOST:PORT`; `HOST` alone for a name that was looked up and not asked for at any port.
     pub host: String,
     /// The last decision about it.
     pub decision: EgressDecision,
@@ -45,7 +45,7 @@ pub struct LearnedHost {
     pub last_seen: i64,
     /// Whether the list of now names it.
     pub listed: bool,
-    /// The entry that would allow it; absent when it is listed, or no entry can.
+    /// The entry that would allow it, with port 443 for a name that was only looked up; absent when it is listed, or no entry can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub entry: Option<AllowEntry>,

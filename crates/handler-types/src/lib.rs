@@ -3,6 +3,7 @@
 //! Nothing here does I/O, reads a clock or draws randomness. Wire JSON is camelCase; absent is used
 //! instead of `null`. The `openapi` feature adds schemas for the HTTP description.
 
+pub mod agent;
 pub mod api;
 pub mod audit;
 pub mod build;
@@ -23,18 +24,21 @@ pub mod launch;
 pub mod learn;
 pub mod lifetime;
 pub mod limits;
+pub mod login;
 pub mod network;
 pub mod observe;
 pub mod port;
 pub mod preset;
 pub mod problem;
+pub mod project;
 pub mod provider;
 pub mod sandbox;
 pub mod secret;
 pub mod session;
+pub mod session_text;
 pub mod terminal;
 pub mod update;
 
-pub use id::{BuildId, SandboxId, SessionId};
+pub use id::{AgentId, BuildId, ProjectId, SandboxId, SessionId};
 pub use problem::{Problem, ProblemCode};
 pub use secret::SecretValue;

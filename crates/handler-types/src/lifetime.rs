@@ -78,6 +78,12 @@ pub struct Capabilities {
     pub privileged: bool,
     /// Mode `open` is the engine's own network: programs that know no proxy reach out too.
     pub open_network: bool,
+    /// Catches programs that ignore proxy variables, where it is required.
+    #[serde(default)]
+    pub transparent: bool,
+    /// The same unless it is switched off.
+    #[serde(default)]
+    pub transparent_auto: bool,
     /// Runtimes that may be named; empty: no choice.
     #[serde(default)]
     pub runtimes: Vec<String>,

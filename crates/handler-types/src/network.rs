@@ -11,6 +11,11 @@ use std::str::FromStr;
 /// The name under which a sandbox reaches the loopback of the machine that runs it.
 pub const HOST_ALIAS: &str = "host.containers.internal";
 
+/// The name under which the egress filter itself answers a sandbox that asks whether a name may be looked up:
+/// `GET http://names.handler.internal/v1/names/<name>` over the sandbox's proxy socket gives `204`, or `404` with an
+/// [`EgressRefusal`](crate::egress::EgressRefusal). Never dialled, whatever a list says.
+pub const NAMES_HOST: &str = "names.handler.internal";
+
 /// What a sandbox may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -59,6 +64,33 @@ pub enum Enforcement {
     Enforce,
     /// It is let through and reported as `unlisted` ("learn hosts").
     LogOnly,
+}
+
+/// Whether programs that ignore proxy variables are caught too: their packets go to the egress filter as streams,
+/// and names it lists are found. Without it they find no way out at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Transparent {
+    /// Where it costs nothing: native sandboxes, when this host has `/dev/net/tun`.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// Always, in containers too: a sandbox that cannot have it is refused.
+    Required,
+}
+
+/// Whether a running sandbox catches programs that ignore proxy variables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TransparentView {
+    /// Whether it does.
+    pub on: bool,
+    /// Why not, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The host part of an allow-list entry.

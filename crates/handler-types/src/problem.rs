@@ -35,6 +35,9 @@ pub enum ProblemCode {
     NoSpace,
     /// It took too long (504).
     Timeout,
+    /// What was asked for gives more than before and was not confirmed: `reasons` says what; ask again with
+    /// `confirmRisks` (409).
+    RisksNotConfirmed,
     /// A quota or limit of this host is used up; `retryAfterSeconds` says when to ask again (429).
     TooMany,
     /// The daemon cannot take it on now, e.g. it is ending (503).
@@ -52,7 +55,7 @@ impl ProblemCode {
             Self::Unauthorized => 401,
             Self::Forbidden | Self::PathNotAllowed => 403,
             Self::NotFound => 404,
-            Self::Conflict | Self::Ambiguous => 409,
+            Self::Conflict | Self::Ambiguous | Self::RisksNotConfirmed => 409,
             Self::TooLarge => 413,
             Self::Unenforceable => 422,
             Self::HostNotReady | Self::NotConfigured => 424,
@@ -83,6 +86,7 @@ impl ProblemCode {
             Self::BackendFailed => "the backend failed",
             Self::NoSpace => "no space left",
             Self::Timeout => "timed out",
+            Self::RisksNotConfirmed => "risks not confirmed",
             Self::TooMany => "limit reached",
             Self::Unavailable => "not available now",
             Self::Internal => "internal error",
@@ -111,6 +115,9 @@ pub struct Problem {
     /// Seconds after which asking again may help; also the header `Retry-After`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
+    /// Everything that is wrong, or (`risks_not_confirmed`) all that has to be confirmed, one thing each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
 }
 
 fn about_blank() -> String {
@@ -128,6 +135,7 @@ impl Problem {
             code,
             detail: detail.into(),
             retry_after_seconds: None,
+            reasons: Vec::new(),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::harness::PermissionMode;
 use crate::id::SandboxId;
 use crate::image::{ImageMount, ImageUse};
 use crate::lifetime::{IdlePolicy, LifetimeView};
-use crate::network::{AllowEntry, NetworkPolicy};
+use crate::network::{AllowEntry, NetworkPolicy, Transparent, TransparentView};
 use crate::provider::SecretRef;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -141,6 +141,9 @@ pub struct SandboxSpec {
     pub env: BTreeMap<String, String>,
     /// What it may reach.
     pub network: NetworkPolicy,
+    /// Whether programs that ignore proxy variables are caught too.
+    #[serde(default)]
+    pub transparent: Transparent,
     /// Limits.
     #[serde(default)]
     pub resources: Resources,
@@ -156,6 +159,9 @@ pub struct SandboxSpec {
     /// Stand-ins the sandbox holds; each is bound to its secret's value again whenever the filter needs it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phantoms: Vec<PhantomBinding>,
+    /// Logins it has a copy of, with stand-ins in place of their tokens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logins: Vec<LoginBinding>,
     /// Its root file system, pinned; none: the host's system folders (native only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageUse>,
@@ -211,6 +217,20 @@ pub struct PhantomBinding {
     pub hosts: Vec<AllowEntry>,
 }
 
+/// A login in a sandbox. Its stand-ins and what they stand for are with the sealed login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginBinding {
+    /// The login's name.
+    pub login: String,
+    /// Names this sandbox's stand-ins.
+    pub grant: String,
+    /// Absolute path of the file inside.
+    pub target: String,
+    /// Destinations its tokens are given to; they are allowed as well.
+    pub hosts: Vec<AllowEntry>,
+}
+
 /// A sandbox as the API shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -237,6 +257,9 @@ pub struct SandboxView {
     pub workdir: String,
     /// What it may reach.
     pub network: NetworkPolicy,
+    /// Whether programs that ignore proxy variables are caught too; absent: it has no instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transparent: Option<TransparentView>,
     /// Limits asked for.
     pub resources: Resources,
     /// How long it lives.
@@ -297,6 +320,9 @@ pub struct CreateSandbox {
     /// What it may reach (default: filtered, nothing allowed).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkPolicy>,
+    /// Whether programs that ignore proxy variables are caught too (default: `auto`).
+    #[serde(default)]
+    pub transparent: Transparent,
     /// Limits.
     #[serde(default)]
     pub resources: Resources,
@@ -309,6 +335,10 @@ pub struct CreateSandbox {
     /// Stored secrets to hand in as phantoms: variable → secret path and hosts.
     #[serde(default)]
     pub secrets: BTreeMap<String, SecretGrant>,
+    /// Stored logins to hand in with stand-ins in place of their tokens: path inside (absolute, or below the
+    /// home) → login and hosts. The file is the sandbox's own copy, 0600.
+    #[serde(default)]
+    pub logins: BTreeMap<String, LoginGrant>,
     /// Image of the root file system, by name or id; none: the host's system folders (native only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
@@ -364,6 +394,19 @@ pub struct SecretGrant {
     /// Path in the store.
     pub secret: String,
     /// Destinations it is given to, `HOST:PORT`; they are allowed as well.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub hosts: Vec<crate::network::AllowEntry>,
+}
+
+/// A stored login given to a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoginGrant {
+    /// Its name.
+    pub login: String,
+    /// Destinations its tokens are given to, `HOST:PORT` (default: the login's own); they are allowed as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub hosts: Vec<crate::network::AllowEntry>,
 }

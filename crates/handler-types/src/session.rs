@@ -1,7 +1,7 @@
 //! Sessions: one ACP conversation held by the daemon (contract F).
 
 use crate::harness::PermissionMode;
-use crate::id::{SandboxId, SessionId};
+use crate::id::{AgentId, ProjectId, SandboxId, SessionId};
 use crate::network::NetworkPolicy;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,12 @@ pub enum SessionState {
 pub struct SessionView {
     /// Its id.
     pub id: SessionId,
+    /// The agent it belongs to; none: it was started without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// The project of its agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<ProjectId>,
     /// Harness name.
     pub harness: String,
     /// Provider name.
@@ -48,9 +54,15 @@ pub struct SessionView {
     /// The agent's id for the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acp_session_id: Option<String>,
-    /// From the agent, else from the first prompt.
+    /// The person's, else the agent's, else from the first prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// Put away: left out of lists unless asked for.
+    #[serde(default)]
+    pub archived: bool,
+    /// Context use and running cost as the agent told them last: `used` and `size` in tokens, `cost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<serde_json::Value>,
     /// Its state.
     pub state: SessionState,
     /// A turn is under way.
@@ -79,11 +91,19 @@ pub struct SessionView {
 }
 
 /// `POST /v1/sessions`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+///
+/// With an agent, its settings count: harness, provider and model choose among its models, and what else is
+/// said must be what the agent has.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateSession {
-    /// Project folder, inside a work folder.
+    /// The agent it belongs to, by id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// Project folder, inside a work folder. May be left out with an agent that has a folder; must then be it or
+    /// lie in it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub scope: String,
     /// Harness (default: the first of the catalogue that is installed and can use the provider).
     #[serde(default, skip_serializing_if = "Option::is_none")]

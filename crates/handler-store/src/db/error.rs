@@ -69,11 +69,17 @@ pub enum OpenError {
 /// Why a row could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another sandbox has the name.
+    /// Another sandbox, or another agent of the project, has the name.
     #[error("the name `{name}` is taken")]
     NameTaken {
         /// The name.
         name: String,
+    },
+    /// Another project has the folder.
+    #[error("there is a project in {folder} already")]
+    FolderTaken {
+        /// The folder.
+        folder: String,
     },
     /// A row with this id exists.
     #[error("{id} exists already")]

@@ -29,6 +29,14 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "lifetime",
         sql: include_str!("../../migrations/0002_lifetime.sql"),
     },
+    Migration {
+        name: "agents",
+        sql: include_str!("../../migrations/0003_agents.sql"),
+    },
+    Migration {
+        name: "session texts",
+        sql: include_str!("../../migrations/0004_session_texts.sql"),
+    },
 ];
 
 /// Applies what is missing; returns the format reached.

@@ -10,7 +10,7 @@ mod migrate;
 mod readers;
 mod writer;
 
-use crate::rows::{Idempotency, KeyValues, Sandboxes, Sessions};
+use crate::rows::{Agents, Idempotency, KeyValues, Projects, Sandboxes, SessionTexts, Sessions};
 use readers::Readers;
 use rusqlite::Connection;
 use std::path::Path;
@@ -76,6 +76,24 @@ impl Store {
     #[must_use]
     pub fn sessions(&self) -> Sessions {
         Sessions(self.clone())
+    }
+
+    /// The projects.
+    #[must_use]
+    pub fn projects(&self) -> Projects {
+        Projects(self.clone())
+    }
+
+    /// The agents.
+    #[must_use]
+    pub fn agents(&self) -> Agents {
+        Agents(self.clone())
+    }
+
+    /// What was said in sessions, and what their turns used.
+    #[must_use]
+    pub fn session_texts(&self) -> SessionTexts {
+        SessionTexts(self.clone())
     }
 
     /// Answers kept for `Idempotency-Key`.

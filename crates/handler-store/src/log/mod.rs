@@ -10,6 +10,7 @@
 
 mod append;
 mod blocks;
+mod history;
 mod index;
 mod locked;
 mod open;
@@ -23,6 +24,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 pub use blocks::seq_of;
+pub use history::LogHistory;
 pub use read::LogReader;
 
 /// Longest line, in bytes, newline included.

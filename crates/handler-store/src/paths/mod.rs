@@ -5,7 +5,7 @@
 mod prepare;
 mod resolve;
 
-use handler_types::{SandboxId, SessionId};
+use handler_types::{AgentId, SandboxId, SessionId};
 use std::path::{Path, PathBuf};
 
 pub use prepare::PrepareError;
@@ -108,6 +108,12 @@ impl Layout {
         self.data.join("secrets.json.sealed")
     }
 
+    /// The sealed logins; their key is that of the secrets.
+    #[must_use]
+    pub fn logins_file(&self) -> PathBuf {
+        self.data.join("logins.json.sealed")
+    }
+
     /// The key of the sealed secrets (0600). It lies apart from them, so that a copy of the data
     /// folder alone opens nothing.
     #[must_use]
@@ -119,6 +125,18 @@ impl Layout {
     #[must_use]
     pub fn harnesses_dir(&self) -> PathBuf {
         self.data.join("harnesses")
+    }
+
+    /// What harnesses keep of an agent across its sessions (contract E6): a folder `<harness>@<provider>` each.
+    #[must_use]
+    pub fn agent_state_dir(&self, id: &AgentId) -> PathBuf {
+        self.agent_states_dir().join(id.as_str())
+    }
+
+    /// The folder of those of all agents.
+    #[must_use]
+    pub fn agent_states_dir(&self) -> PathBuf {
+        self.data.join("agent-state")
     }
 
     /// Folders of forks.

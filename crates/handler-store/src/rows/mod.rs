@@ -2,23 +2,32 @@
 //!
 //! Lists go newest first by (creation time, id); a cursor is the place where the last page ended.
 
+mod agents;
 mod idempotency;
 mod kv;
+mod projects;
 mod sandboxes;
 mod sessions;
 #[cfg(test)]
 mod tests_plan;
+mod texts;
 
 use crate::db::{Cursor, StoreError};
 use handler_types::api::Page;
 use rusqlite::types::Value as Sql;
 
+pub use agents::{AgentRow, Agents};
 pub use idempotency::{Begin, Idempotency, MAX_KEPT_RESPONSE, Request, StoredResponse};
 pub use kv::KeyValues;
+pub use projects::{ProjectRow, Projects};
 pub use sandboxes::{
     AllSandboxes, BrokenSandbox, SandboxFilter, SandboxIntent, SandboxPatch, SandboxRow, Sandboxes,
 };
 pub use sessions::{SessionFilter, SessionPatch, SessionRow, Sessions};
+pub use texts::{
+    Batch, Indexed, Message, MessageHit, Role, SearchFilter, SessionTexts, TurnUsage, UsageBy,
+    UsageFilter, UsageSum,
+};
 
 pub(crate) use idempotency::forget_under_way;
 

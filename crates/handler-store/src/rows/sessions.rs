@@ -4,14 +4,15 @@
 use super::{Conditions, Lookup, MAX_CANDIDATES, PageRequest};
 use super::{from_json, from_word, into_page, prefix_end, to_word};
 use crate::db::{Store, StoreError, broken_unique, page_limit};
-use handler_types::SessionId;
 use handler_types::api::Page;
 use handler_types::session::SessionState;
+use handler_types::{AgentId, SessionId};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter};
 
 const TABLE: &str = "sessions";
-const COLUMNS: &str = "id, scope, harness, provider, state, document, created_ms, updated_ms";
+const COLUMNS: &str =
+    "id, scope, harness, provider, state, document, created_ms, updated_ms, agent_id";
 
 /// A row.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +33,8 @@ pub struct SessionRow {
     pub created_ms: i64,
     /// Milliseconds since the epoch.
     pub updated_ms: i64,
+    /// The agent it belongs to, which may be gone.
+    pub agent: Option<AgentId>,
 }
 
 /// Changes to a row; what is absent stays.
@@ -52,6 +55,10 @@ pub struct SessionFilter {
     pub scope: Option<String>,
     /// In this state.
     pub state: Option<SessionState>,
+    /// Of this agent.
+    pub agent: Option<AgentId>,
+    /// Only those that are put away, or only those that are not.
+    pub archived: Option<bool>,
 }
 
 /// The table.
@@ -156,6 +163,10 @@ fn read(row: &Row<'_>) -> Result<SessionRow, StoreError> {
         )?,
         created_ms: row.get(6)?,
         updated_ms: row.get(7)?,
+        agent: row
+            .get::<_, Option<String>>(8)?
+            .map(|agent| from_word(agent, TABLE, &key, "agent_id"))
+            .transpose()?,
     })
 }
 
@@ -179,8 +190,8 @@ fn many(db: &Connection, sql: &str, values: Vec<Sql>) -> Result<Vec<SessionRow>,
 
 fn insert(db: &Connection, row: &SessionRow) -> Result<(), StoreError> {
     db.prepare_cached(
-        "INSERT INTO sessions (id, scope, harness, provider, state, document, created_ms, updated_ms) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO sessions (id, scope, harness, provider, state, document, created_ms, updated_ms, \
+         agent_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute((
         row.id.as_str(),
@@ -191,6 +202,7 @@ fn insert(db: &Connection, row: &SessionRow) -> Result<(), StoreError> {
         serde_json::to_string(&row.document)?,
         row.created_ms,
         row.updated_ms,
+        row.agent.as_ref().map(AgentId::as_str),
     ))
     .map_err(|error| match broken_unique(&error) {
         Some("sessions.id") => StoreError::IdTaken {
@@ -238,6 +250,17 @@ fn page_statement(
     let state = filter.state.as_ref().map(to_word).transpose()?;
     conditions.equals("scope", filter.scope.as_deref());
     conditions.equals("state", state.as_deref());
+    conditions.equals("agent_id", filter.agent.as_ref().map(AgentId::as_str));
+    if let Some(archived) = filter.archived {
+        // Nearly all are not put away: any other condition has the better index (a plus keeps this one's from use).
+        let is_only = conditions.sql.is_empty();
+        let condition = if is_only {
+            "archived = ?"
+        } else {
+            "+archived = ?"
+        };
+        conditions.add(condition, [Sql::Integer(i64::from(archived))]);
+    }
     conditions.after("created_ms", "id", cursor)?;
     let Conditions { sql, mut values } = conditions;
     values.push(Sql::Integer(i64::from(limit) + 1));
@@ -292,13 +315,25 @@ mod tests {
         let db = schema();
         let scope = Some("/home/ada/code".to_owned());
         let state = Some(SessionState::Running);
-        for (scope, state, index) in [
-            (None, None, "sessions_by_age"),
-            (scope.clone(), None, "sessions_by_scope"),
-            (None, state, "sessions_by_state"),
-            (scope, state, "sessions_by_"),
+        let agent = Some(AgentId::from_random([7; 8]));
+        let here = Some(false);
+        for (scope, state, agent, archived, index) in [
+            (None, None, None, None, "sessions_by_age"),
+            (None, None, None, here, "sessions_by_archived"),
+            (scope.clone(), None, None, None, "sessions_by_scope"),
+            (scope.clone(), None, None, here, "sessions_by_scope"),
+            (None, state, None, None, "sessions_by_state"),
+            (None, state, None, here, "sessions_by_state"),
+            (None, None, agent.clone(), None, "sessions_by_agent"),
+            (None, None, agent, here, "sessions_by_agent"),
+            (scope, state, None, None, "sessions_by_s"),
         ] {
-            let filter = SessionFilter { scope, state };
+            let filter = SessionFilter {
+                scope,
+                state,
+                agent,
+                archived,
+            };
             for cursor in [None, Some("1.s_0102030405060708")] {
                 let (sql, values) = page_statement(&filter, cursor, 50).expect("statement");
                 let plan = plan(&db, &sql, &values);

@@ -9,6 +9,10 @@ pub(super) fn schema() -> Connection {
         .expect("schema");
     db.execute_batch(include_str!("../../migrations/0002_lifetime.sql"))
         .expect("schema");
+    db.execute_batch(include_str!("../../migrations/0003_agents.sql"))
+        .expect("schema");
+    db.execute_batch(include_str!("../../migrations/0004_session_texts.sql"))
+        .expect("schema");
     db
 }
 

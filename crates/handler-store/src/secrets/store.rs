@@ -27,6 +27,8 @@ pub struct SecretStore(Arc<Files>);
 struct Files {
     file: PathBuf,
     key: PathBuf,
+    /// Longest value, in bytes.
+    most: usize,
     changing: Mutex<()>,
 }
 
@@ -34,9 +36,15 @@ impl SecretStore {
     /// A store in a sealed file with its key in another; neither needs to exist. Their folders must.
     #[must_use]
     pub fn new(file: PathBuf, key: PathBuf) -> Self {
+        Self::holding(file, key, MAX_VALUE)
+    }
+
+    /// The same with values of up to `most` bytes.
+    pub(crate) fn holding(file: PathBuf, key: PathBuf, most: usize) -> Self {
         Self(Arc::new(Files {
             file,
             key,
+            most,
             changing: Mutex::new(()),
         }))
     }
@@ -82,19 +90,20 @@ impl SecretStore {
         .await
     }
 
-    /// Takes every value that is kept out of texts.
+    /// Takes every value that is kept out of texts, and those of `more`.
     ///
     /// # Errors
     /// [`SecretError`].
-    pub async fn redactor(&self) -> Result<Redactor, SecretError> {
+    pub async fn redactor(&self, more: Vec<SecretValue>) -> Result<Redactor, SecretError> {
         self.run(|files| {
             let Some((cipher, entries)) = files.load()? else {
-                return Ok(Redactor::default());
+                return Ok(Redactor::new(more));
             };
-            let values: Result<Vec<SecretValue>, BrokenSeal> = entries
+            let kept = entries
                 .iter()
-                .map(|(path, entry)| entry.open(&cipher, path))
-                .collect();
+                .map(|(path, entry)| entry.open(&cipher, path));
+            let values: Result<Vec<SecretValue>, BrokenSeal> =
+                kept.chain(more.into_iter().map(Ok)).collect();
             let values = values.map_err(|BrokenSeal| files.unopenable())?;
             Ok(Redactor::new(values))
         })
@@ -142,7 +151,7 @@ impl Files {
     ) -> Result<SecretView, SecretError> {
         check_path(path)?;
         let bytes = value.expose().len();
-        if !(1..=MAX_VALUE).contains(&bytes) {
+        if !(1..=self.most).contains(&bytes) {
             return Err(SecretError::InvalidLength { bytes });
         }
         if description

@@ -72,5 +72,6 @@ pub(crate) fn session(n: u64) -> SessionRow {
         document: serde_json::json!({"title": format!("session {n}"), "model": "m"}),
         created_ms: ms,
         updated_ms: ms,
+        agent: None,
     }
 }

@@ -1,5 +1,6 @@
 //! The store against real files in temporary folders.
 
+mod agents;
 mod children;
 mod crash;
 mod event_log;
@@ -14,3 +15,4 @@ mod resolve;
 mod sandboxes;
 mod secrets;
 mod sessions;
+mod texts;

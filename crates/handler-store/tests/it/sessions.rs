@@ -48,7 +48,7 @@ async fn sessions_are_listed_by_scope_and_state_and_found_by_prefix() {
     }
     let filter = SessionFilter {
         scope: Some("/home/ada/code/project-3".to_owned()),
-        state: None,
+        ..SessionFilter::default()
     };
     let request = PageRequest {
         limit: Some(2),
