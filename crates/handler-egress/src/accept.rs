@@ -6,12 +6,14 @@
 use crate::body::ResponseBody;
 use crate::decide::{Reason, Verdict, judge};
 use crate::flow::{BY_POLICY, Flow, Tracked};
+use crate::hosts::Named;
 use crate::pool::Pool;
 use crate::refuse::Refusal;
 use crate::resolve::still_admitted;
 use crate::sandbox::Sandbox;
 use crate::settings::Rules;
-use crate::target::Target;
+use crate::share::{Busy, Part};
+use crate::target::{Target, printable};
 use crate::traffic::{Counted, Traffic};
 use crate::upstream::{Scheme, Slot, Upstream};
 use crate::{connect, forward, intercept};
@@ -29,7 +31,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixListener;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 /// Longest request head, bytes.
@@ -40,13 +41,15 @@ pub(crate) const LARGEST_BUFFER: usize = 128 * 1024;
 /// Pause after accepting failed (no file descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The fixed destination of an intercepted tunnel.
-#[derive(Debug, Clone)]
+/// The fixed destination of a tunnel that is looked into.
+#[derive(Debug)]
 pub(crate) struct Inside {
     /// Where it leads.
     pub(crate) target: Target,
     /// Whether the client speaks TLS in it.
     pub(crate) scheme: Scheme,
+    /// What its requests may name.
+    pub(crate) named: Named,
 }
 
 /// One HTTP connection of a client.
@@ -62,12 +65,13 @@ pub(crate) struct Session {
     /// What the connection is busy with: judged again when the rules change.
     current: Mutex<Option<(Target, Option<SocketAddr>)>>,
     flow: Mutex<Option<Arc<Flow>>>,
-    permit: Arc<OwnedSemaphorePermit>,
-    _streams: Option<OwnedSemaphorePermit>,
+    permit: Arc<Part>,
+    _streams: Option<Part>,
 }
 
 impl Session {
-    fn outer(sandbox: Arc<Sandbox>, permit: OwnedSemaphorePermit) -> Arc<Self> {
+    /// The session on a connection that was accepted.
+    pub(crate) fn outer(sandbox: Arc<Sandbox>, permit: Part) -> Arc<Self> {
         Arc::new(Self {
             sandbox,
             inside: None,
@@ -100,7 +104,7 @@ impl Session {
         &self,
         inside: Inside,
         upstream: Option<Upstream>,
-        streams: OwnedSemaphorePermit,
+        streams: Part,
     ) -> Arc<Self> {
         let address = upstream.as_ref().and_then(|upstream| upstream.address);
         Arc::new(Self {
@@ -205,9 +209,11 @@ impl Session {
 
     fn permitted(&self, rules: &Rules) -> bool {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = |inside: &Inside| inside.named.may_stay(rules, &inside.target);
         current
             .as_ref()
             .is_none_or(|(target, address)| may_stay(rules, target, *address))
+            && self.inside.as_ref().is_none_or(named)
     }
 }
 
@@ -227,7 +233,7 @@ pub(crate) fn start(sandbox: &Arc<Sandbox>, listener: UnixListener, end: Cancell
 
 async fn accept(sandbox: Arc<Sandbox>, listener: UnixListener) {
     loop {
-        let Ok(permit) = sandbox.slots.clone().acquire_owned().await else {
+        let Ok(permit) = sandbox.shares.connections.clone().acquire_owned().await else {
             return;
         };
         match listener.accept().await {
@@ -263,18 +269,29 @@ where
         let session = session.clone();
         async move { Ok::<_, Infallible>(answer(&session, request).await) }
     });
+    // As in any tunnel. A client of the proxy itself that has said all is taken for gone.
+    let named = session.inside.as_ref().map(|inside| &inside.named);
+    let half_close = matches!(named, Some(Named::ByPolicy(_)));
     let connection = http1::Builder::new()
         .preserve_header_case(true)
         .max_header_size(LONGEST_HEAD)
         .max_headers(MOST_HEADERS)
         .max_buf_size(LARGEST_BUFFER)
+        .half_close(half_close)
         .timer(TokioTimer::new())
         .header_read_timeout(session.sandbox.shared.limits.head)
         .serve_connection(TokioIo::new(io), service)
         .with_upgrades();
+    // Until it has its turn nothing is read.
+    let serving = async {
+        match session.sandbox.shares.heads.take().await {
+            Ok(_part) => connection.await,
+            Err(_) => Ok(()),
+        }
+    };
     let forbidden = session.until_forbidden();
     tokio::select! {
-        ended = connection => if let Err(error) = ended {
+        ended = serving => if let Err(error) = ended {
             note_end(&session, &error);
         },
         () = forbidden => tracing::debug!(sandbox = %session.sandbox.id, "closed by new rules"),
@@ -294,6 +311,10 @@ pub(crate) async fn answer(
     session: &Arc<Session>,
     request: Request<Incoming>,
 ) -> Response<Tracked<ResponseBody>> {
+    let part = match session.sandbox.shares.requests.take().await {
+        Ok(part) => part,
+        Err(busy) => return turn_away(session, &request, busy),
+    };
     let answered = match &session.inside {
         Some(inside) => intercept::answer(session, inside, request).await,
         None if request.method() == Method::CONNECT => connect::answer(session, request).await,
@@ -305,15 +326,35 @@ pub(crate) async fn answer(
         None => session.take_flow(),
     };
     match answered {
-        Ok(response) => response.map(|body| Tracked::new(body, flow)),
+        Ok(response) => response.map(|body| Tracked::new(body, flow, Some(part))),
         Err(refusal) => {
             if let Some(flow) = flow {
                 flow.closed(&refusal.reason);
             }
             report_refusal(session, &refusal);
-            refusal.response().map(|body| Tracked::new(body, None))
+            if refusal.denied.is_some() {
+                session.sandbox.shares.refusals.turn().await;
+            }
+            refusal
+                .response()
+                .map(|body| Tracked::new(body, None, Some(part)))
         }
     }
+}
+
+/// Refuses a request because too many are under way.
+fn turn_away(
+    session: &Session,
+    request: &Request<Incoming>,
+    busy: Busy,
+) -> Response<Tracked<ResponseBody>> {
+    let host = match (&session.inside, request.uri().authority()) {
+        (Some(inside), _) => inside.target.to_string(),
+        (None, Some(authority)) => printable(authority.as_str()),
+        (None, None) => "-".to_owned(),
+    };
+    let response = Refusal::busy_at(host, busy).response();
+    response.map(|body| Tracked::new(body, None, None))
 }
 
 fn report_refusal(session: &Session, refusal: &Refusal) {

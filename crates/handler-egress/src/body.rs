@@ -5,6 +5,7 @@ use crate::coding::{Coding, Corrupt};
 use crate::recode::{Recode, Step};
 use crate::report::RequestReport;
 use crate::scan::{Leak, Scanner};
+use crate::share::Part;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
@@ -13,7 +14,6 @@ use hyper::body::Incoming;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// Steps of undoing a coding without anything to pass on, after which others get their turn.
 const STEPS: usize = 16;
@@ -63,7 +63,7 @@ impl<B: Body> Rewritten<B> {
     }
 
     /// Undoes a coding before swapping, and does it again if `again`.
-    pub(crate) fn decode(&mut self, coding: Coding, again: bool, room: OwnedSemaphorePermit) {
+    pub(crate) fn decode(&mut self, coding: Coding, again: bool, room: Part) {
         self.recode = Some(Recode::new(coding, again, room));
     }
 

@@ -1,23 +1,26 @@
-//! `CONNECT`: judged by its target, answered 200 only when the other end stands, then copied blindly
-//! behind its first words, or looked into if a secret is given to that host.
+//! `CONNECT`: judged by its target, answered 200 only when the other end stands. Then it is looked into if a secret is
+//! given to that host or its client speaks HTTP without TLS, and else copied blindly behind its first words.
 
 use crate::accept::{Session, may_stay};
 use crate::body::ResponseBody;
 use crate::decide::{Reason, Verdict, judge};
 use crate::dial::{Dialled, dial};
 use crate::flow::{BY_POLICY, Flow};
-use crate::gate::{Judge, farewell};
-use crate::naming::{Naming, compare, is_compared};
+use crate::gate::{Fate, Judge, farewell};
+use crate::hosts::Named;
+use crate::naming::{Naming, compare, is_looked_at, is_served};
 use crate::opening::Opened;
+use crate::plain::{self, Plain};
 use crate::refuse::Refusal;
 use crate::rewind::Rewind;
 use crate::settings::Rules;
 use crate::target::Target;
 use crate::traffic::Counted;
+use crate::upstream::Slot;
 use crate::{intercept, tunnel};
 use bytes::Bytes;
 use handler_types::egress::EgressDecision;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body_util::{Either, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::Upgraded;
@@ -50,7 +53,7 @@ pub(crate) async fn answer(
         Verdict::Unlisted => EgressDecision::Unlisted,
     };
     session.set_current(&target, None);
-    let dialled = dial(&session.sandbox.shared, &rules, &target).await;
+    let dialled = dial(&session.sandbox, &rules, &target).await;
     let dialled = dialled.map_err(|error| {
         let refusal = Refusal::dial(&target, &error);
         if refusal.denied.is_none() {
@@ -90,33 +93,49 @@ async fn run(
         let client = client.also(flow.traffic().clone());
         let client = Rewind::new(parts.read_buf, client);
         session.keep_flow(flow);
-        intercept::run(session, client, dialled, target, rules.generation).await;
+        // Boxed, as all that most tunnels never become: the room would be taken from the beginning.
+        Box::pin(intercept::run(
+            session,
+            client,
+            dialled,
+            target,
+            rules.generation,
+        ))
+        .await;
         return;
     }
-    run_blind(
-        session,
-        client.into_inner(),
-        &parts.read_buf,
-        dialled,
-        &target,
-        &flow,
-    )
-    .await;
+    // A copy: the few bytes, if any, would keep the whole buffer of the connection's heads.
+    let early = Bytes::copy_from_slice(&parts.read_buf);
+    drop(parts.read_buf);
+    let mut ends = (client.into_inner(), dialled);
+    let http = run_blind(session, &mut ends, early, &target, &flow).await;
+    let Some((bytes, version)) = http else { return };
+    // It was counted up to here by the tunnel.
+    let client = Counted::new(ends.0, session.sandbox.traffic.clone());
+    let client = Rewind::new(bytes.into(), client.also(flow.traffic().clone()));
+    session.keep_flow(flow);
+    let plain = Plain {
+        target,
+        named: Named::by_policy(),
+        version,
+    };
+    let upstream = Slot::Dialled(ends.1, rules.generation);
+    Box::pin(plain::serve(session, plain, client, upstream)).await;
 }
 
+/// Copies both ways until the tunnel ends; gives the client's first bytes if they are HTTP, and nothing was copied.
 async fn run_blind(
     session: &Session,
-    mut client: UnixStream,
-    early: &[u8],
-    dialled: Dialled,
+    (client, dialled): &mut (UnixStream, Dialled),
+    early: Bytes,
     target: &Target,
     flow: &Flow,
-) {
+) -> Option<(Vec<u8>, Version)> {
     let sandbox = &session.sandbox;
     let address = dialled.address;
     let said = OnceLock::new();
     let judge = |opened| judge_opening(session, target, said.get_or_init(|| opened));
-    let judge: Option<Judge<'_>> = match is_compared(&sandbox.rules().policy) {
+    let judge: Option<Judge<'_>> = match is_looked_at(&sandbox.rules()) {
         true => Some(&judge),
         false => None,
     };
@@ -128,35 +147,43 @@ async fn run_blind(
             && !matches!(named, Some(Naming::Refused(_)))
     });
     let counters = [&*sandbox.traffic, &**flow.traffic()];
-    let limits = &sandbox.shared.limits;
-    tokio::select! {
-        ended = tunnel::copy(&mut client, dialled.stream, early, counters, judge, limits) => {
-            tracing::debug!(sandbox = %sandbox.id, %target, ?ended, "tunnel ended");
-            if let Some(reason) = ended.refused {
-                flow.closed(reason.as_str());
-                refuse(session, &client, target, reason, ended.moved.back == 0);
-            }
-        }
+    let shares = &sandbox.shares;
+    let ended = tokio::select! {
+        ended = tunnel::copy(client, &mut dialled.stream, early, counters, judge, shares) => ended,
         () = forbidden => {
             flow.closed(BY_POLICY);
             tracing::info!(sandbox = %sandbox.id, %target, "tunnel closed by new rules");
+            return None;
         }
+    };
+    tracing::debug!(sandbox = %sandbox.id, %target, moved = ?ended.moved, refused = ?ended.refused, "copied");
+    if let Some(reason) = ended.refused {
+        flow.closed(reason.as_str());
+        refuse(session, client, target, reason, ended.moved.back == 0);
     }
+    ended.http
 }
 
 /// Whether first bytes may pass under the rules at this moment.
-fn judge_opening(session: &Session, target: &Target, opened: &Opened) -> Result<(), Reason> {
+fn judge_opening(session: &Session, target: &Target, opened: &Opened) -> Result<Fate, Reason> {
     let rules = session.sandbox.rules();
-    match compare(&rules.policy, target, opened) {
-        Naming::Fits => Ok(()),
-        Naming::Refused(reason) => Err(reason),
-        Naming::Tolerated(reason) => {
-            let (decision, host) = (EgressDecision::Unlisted, target.to_string());
-            let reason = Some(reason.as_str());
-            session.sandbox.report(&rules, decision, host, None, reason);
-            Ok(())
-        }
+    let naming = compare(&rules.policy, target, opened);
+    if let Naming::Refused(reason) = naming {
+        return Err(reason);
     }
+    if is_served(&rules.policy, opened) {
+        // Judged again there, and reported.
+        return Ok(Fate::Served(match opened {
+            Opened::Http2 => Version::HTTP_2,
+            _ => Version::HTTP_11,
+        }));
+    }
+    if let Naming::Tolerated(reason) = naming {
+        let (decision, host) = (EgressDecision::Unlisted, target.to_string());
+        let reason = Some(reason.as_str());
+        session.sandbox.report(&rules, decision, host, None, reason);
+    }
+    Ok(Fate::Copied)
 }
 
 /// Reports it, and tells the client if nothing else has been told to it.
@@ -168,5 +195,21 @@ fn refuse(session: &Session, client: &UnixStream, target: &Target, reason: Reaso
         .report(&rules, decision, host, None, Some(reason.as_str()));
     if silent && let Err(error) = client.try_write(&farewell(target, reason)) {
         tracing::debug!(%error, "the client is not told why its tunnel ends");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The room that a function's work takes from its beginning to its end, bytes.
+    fn room<A, B, C, D, E, F, W: Future>(_: impl Fn(A, B, C, D, E, F) -> W) -> usize {
+        size_of::<W>()
+    }
+
+    #[test]
+    fn a_tunnel_that_waits_takes_little_room() {
+        let taken = room(run);
+        assert!(taken <= 4 * 1024, "{taken} bytes");
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: no answer and no log line repeats what a request held; lines that held values are wiped.
 
 use crate::registry::Registry;
-use handler_types::egress::{EGRESS_PROTOCOL, EgressAnswer, EgressRequest};
+use handler_types::egress::{EGRESS_PROTOCOL, EgressAnswer, EgressRequest, LoginKept};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,6 +161,7 @@ impl Control {
                 EgressRequest::Subscribe { after } => {
                     return self.subscribed(read, write, after).await;
                 }
+                EgressRequest::Logins => return self.logins(read, write).await,
                 EgressRequest::Shutdown => {
                     // Whoever asked need not wait for the answer.
                     let told = answer(&mut write, &EgressAnswer::Done).await;
@@ -201,13 +202,47 @@ impl Control {
             },
             EgressRequest::Hello { .. }
             | EgressRequest::Subscribe { .. }
+            | EgressRequest::Logins
             | EgressRequest::Shutdown => EgressAnswer::Failed {
                 message: "not expected here".to_owned(),
             },
         }
     }
 
-    /// Writes events until the subscriber leaves, stalls, or falls behind what is kept.
+    /// Gives new tokens of logins to the daemon, one at a time; each stays until it says that it keeps them.
+    async fn logins(
+        &self,
+        mut read: BufReader<OwnedReadHalf>,
+        mut write: OwnedWriteHalf,
+    ) -> io::Result<()> {
+        let courier = self.registry.shared().logins.courier();
+        loop {
+            let next = tokio::select! {
+                next = courier.next() => next,
+                // Nothing was asked: this is its end.
+                _ = read.fill_buf() => None,
+            };
+            let Some(renewal) = next else { return Ok(()) };
+            let mut line = Zeroizing::new(Vec::with_capacity(64 * 1024));
+            serde_json::to_writer(&mut *line, &renewal)?;
+            line.push(b'\n');
+            write_all(&mut write, &line).await?;
+            let seq = renewal.seq;
+            drop(renewal);
+            let mut line = Vec::new();
+            let got = (&mut read).take(1024).read_until(b'\n', &mut line).await?;
+            match serde_json::from_slice::<LoginKept>(&line[..got]) {
+                Ok(answer) if answer.seq == seq && answer.kept => courier.kept(seq),
+                Ok(_) => {
+                    courier.later(seq);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Writes events until the subscriber leaves or stalls.
     async fn subscribed(
         &self,
         mut read: BufReader<OwnedReadHalf>,
@@ -219,10 +254,8 @@ impl Control {
         let mut seq = events.start(after);
         loop {
             latest.borrow_and_update();
-            let Ok(lines) = events.after(seq, BATCH) else {
-                return Err(io::Error::other("a subscriber fell behind"));
-            };
-            if lines.is_empty() {
+            let lines = events.after(seq, BATCH);
+            let Some((last, _)) = lines.last() else {
                 let mut byte = [0];
                 tokio::select! {
                     changed = latest.changed() => changed.map_err(io::Error::other)?,
@@ -230,9 +263,9 @@ impl Control {
                     _ = read.read(&mut byte) => return Ok(()),
                 }
                 continue;
-            }
-            seq += lines.len() as u64;
-            let batch: String = lines.iter().map(AsRef::as_ref).collect();
+            };
+            seq = *last;
+            let batch: String = lines.iter().map(|(_, line)| &**line).collect();
             write_all(&mut write, batch.as_bytes()).await?;
         }
     }

@@ -7,7 +7,7 @@ use crate::address::{AddressClass, classify};
 use crate::index::AllowIndex;
 use crate::target::{Target, TargetHost};
 use handler_types::egress::EgressDecision;
-use handler_types::network::{Enforcement, HOST_ALIAS, NetworkPolicy};
+use handler_types::network::{Enforcement, HOST_ALIAS, NAMES_HOST, NetworkPolicy};
 use std::net::IpAddr;
 
 /// Why something was refused; the text is part of the contract.
@@ -21,6 +21,8 @@ pub(crate) enum Reason {
     Address,
     /// An address nobody may reach: link-local, metadata, multicast.
     Never,
+    /// A name of the filter's own, which leads nowhere.
+    Reserved,
     /// The name has no address.
     Resolve,
     /// The destination cannot be read.
@@ -44,6 +46,7 @@ impl Reason {
             Self::Unlisted => "unlisted",
             Self::PolicyNone => "policy none",
             Self::Address | Self::Never => "address",
+            Self::Reserved => "reserved",
             Self::Resolve => "resolve",
             Self::Name => "name",
             Self::Target => "target",
@@ -134,17 +137,42 @@ pub(crate) fn judge(policy: &Policy, target: &Target) -> Verdict {
         return Verdict::Denied(Reason::Never);
     }
     if let Some(name) = target.name() {
-        if name == "localhost" || name.ends_with(".localhost") {
-            return Verdict::Denied(Reason::Address);
+        if let Some(reason) = never_reached(name) {
+            return Verdict::Denied(reason);
         }
         if is_alias(target) {
-            return judge_alias(policy, target.port);
+            return judge_alias(policy, Some(target.port));
         }
     }
+    judge_listed(policy, |allow| allow.lists(target))
+}
+
+/// Decides whether a name may be looked up: whether it could be reached at some port.
+pub(crate) fn judge_name(policy: &Policy, name: &str) -> Verdict {
+    if matches!(policy, Policy::None) {
+        return Verdict::Denied(Reason::PolicyNone);
+    }
+    match never_reached(name) {
+        Some(reason) => Verdict::Denied(reason),
+        None if name == HOST_ALIAS => judge_alias(policy, None),
+        None => judge_listed(policy, |allow| allow.lists_name(name)),
+    }
+}
+
+/// Why a name leads nowhere whatever is listed.
+fn never_reached(name: &str) -> Option<Reason> {
+    match name {
+        NAMES_HOST => Some(Reason::Reserved),
+        "localhost" => Some(Reason::Address),
+        _ => name.ends_with(".localhost").then_some(Reason::Address),
+    }
+}
+
+fn judge_listed(policy: &Policy, listed: impl Fn(&AllowIndex) -> bool) -> Verdict {
     match policy {
         Policy::None => Verdict::Denied(Reason::PolicyNone),
         Policy::Open => Verdict::Allowed,
-        Policy::Filtered { allow, .. } if allow.lists(target) => Verdict::Allowed,
+        Policy::Filtered { allow, .. } if listed(allow) => Verdict::Allowed,
         Policy::Filtered { enforcement, .. } => match enforcement {
             Enforcement::Enforce => Verdict::Denied(Reason::Unlisted),
             Enforcement::LogOnly => Verdict::Unlisted,
@@ -152,8 +180,8 @@ pub(crate) fn judge(policy: &Policy, target: &Target) -> Verdict {
     }
 }
 
-/// Services of the machine itself are reached only when listed, whatever the mode.
-fn judge_alias(policy: &Policy, port: u16) -> Verdict {
+/// Services of the machine itself are reached only when listed, whatever the mode; without a port, some service is.
+fn judge_alias(policy: &Policy, port: Option<u16>) -> Verdict {
     match policy {
         Policy::Filtered { allow, .. } if allow.lists_alias(port) => Verdict::Allowed,
         Policy::Filtered {
@@ -232,6 +260,50 @@ mod tests {
             ("a.localhost:443", Verdict::Denied(Reason::Address)),
         ] {
             assert_eq!(judge(&policy, &target(text)), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_be_looked_up_if_it_can_be_reached_at_some_port_of_the_list() {
+        let mut policies: Vec<Policy> = [Enforcement::Enforce, Enforcement::LogOnly]
+            .map(|enforcement| filtered(ENTRIES, enforcement))
+            .into();
+        policies.extend([Policy::Open, Policy::None]);
+        for (name, wanted) in [
+            ("example.com", [true, true, true, false]),
+            ("www.example.com", [false, true, true, false]),
+            ("a.b.wild.org", [true, true, true, false]),
+            ("wild.org", [false, true, true, false]),
+            ("evilwild.org", [false, true, true, false]),
+            (HOST_ALIAS, [true, true, false, false]),
+            (NAMES_HOST, [false; 4]),
+            ("localhost", [false; 4]),
+            ("a.localhost", [false; 4]),
+        ] {
+            for (policy, wanted) in policies.iter().zip(wanted) {
+                let named = !matches!(judge_name(policy, name), Verdict::Denied(_));
+                assert_eq!(named, wanted, "{name} {policy:?}");
+                let reached = [443, 3000, 1].iter().any(|port| {
+                    let target = target(&format!("{name}:{port}"));
+                    !matches!(judge(policy, &target), Verdict::Denied(_))
+                });
+                assert_eq!(reached, wanted, "{name} {policy:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_filter_s_own_name_is_not_reached_although_it_is_listed() {
+        let entries = ["names.handler.internal:80", "*.handler.internal:80"];
+        for policy in [
+            filtered(&entries, Enforcement::Enforce),
+            filtered(&entries, Enforcement::LogOnly),
+            Policy::Open,
+        ] {
+            for text in ["names.handler.internal:80", "NAMES.Handler.internal:80"] {
+                let verdict = judge(&policy, &target(text));
+                assert_eq!(verdict, Verdict::Denied(Reason::Reserved), "{policy:?}");
+            }
         }
     }
 

@@ -3,8 +3,9 @@
 
 use crate::chain::ChainError;
 use crate::resolve::{Candidates, ResolveError};
-use crate::sandbox::Shared;
+use crate::sandbox::Sandbox;
 use crate::settings::Rules;
+use crate::share::Busy;
 use crate::target::Target;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -39,21 +40,29 @@ pub(crate) enum DialError {
     Resolve,
     /// Nothing answered; a sentence for people.
     Unreachable(String),
+    /// The sandbox has too many names looked up at a time.
+    Busy(Busy),
 }
 
 /// Connects to a destination that the policy allows.
 pub(crate) async fn dial(
-    shared: &Shared,
+    sandbox: &Sandbox,
     rules: &Rules,
     target: &Target,
 ) -> Result<Dialled, DialError> {
-    let candidates = shared.resolver.candidates(&rules.policy, target).await;
+    let shared = &sandbox.shared;
+    let look_ups = &sandbox.shares.look_ups;
+    let candidates = shared
+        .resolver
+        .candidates(&rules.policy, target, look_ups)
+        .await;
     let proxy = shared
         .proxy
         .as_ref()
         .filter(|proxy| proxy.applies_to(target));
     match (candidates, proxy) {
         (Err(ResolveError::Address), _) => Err(DialError::Address),
+        (Err(ResolveError::Busy(busy)), _) => Err(DialError::Busy(busy)),
         (Ok(found), Some(_)) if found.local => direct(found).await,
         // A name that only the proxy can resolve is checked by the proxy alone.
         (Ok(_) | Err(ResolveError::Unknown), Some(proxy)) => {

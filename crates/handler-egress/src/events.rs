@@ -1,15 +1,14 @@
-//! The last events, numbered. Subscribers read at their own pace from the one ring; one that falls
-//! behind its end is cut off, and nothing is kept for it.
+//! The last events, numbered. Subscribers read at their own pace from the one ring; nothing is kept for one that
+//! falls behind: what it has missed shows in the numbers.
 //!
-//! Invariant: sequence numbers have no gap while the filter lives.
+//! Invariant: sequence numbers have no gap while the filter lives. Which events are kept is decided in [`ring`].
+
+mod ring;
 
 use handler_types::egress::{EgressDecision, EgressEnd, EgressEvent};
-use std::collections::VecDeque;
+use ring::Ring;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
-
-/// Events kept.
-pub(crate) const KEPT: usize = 10_000;
 
 /// What happened, before it has a number.
 #[derive(Debug, Clone)]
@@ -53,24 +52,12 @@ impl<'a> Happening<'a> {
     }
 }
 
-#[derive(Debug, Default)]
-struct Ring {
-    /// Number of the newest event.
-    latest: u64,
-    /// Events as lines, oldest first; the last has the number `latest`.
-    lines: VecDeque<Arc<str>>,
-}
-
 /// The ring.
 #[derive(Debug)]
 pub(crate) struct Events {
     ring: Mutex<Ring>,
     latest: watch::Sender<u64>,
 }
-
-/// A subscriber has fallen behind what is kept.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct FellBehind;
 
 impl Events {
     /// No events yet.
@@ -97,17 +84,13 @@ impl Events {
             end: happening.end,
         };
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        event.seq = ring.latest + 1;
+        event.seq = ring.latest() + 1;
         let Ok(mut line) = serde_json::to_string(&event) else {
             tracing::error!("an event cannot be written");
             return 0;
         };
         line.push('\n');
-        ring.latest = event.seq;
-        ring.lines.push_back(line.into());
-        if ring.lines.len() > KEPT {
-            ring.lines.pop_front();
-        }
+        ring.keep(&event.sandbox, line.into());
         drop(ring);
         self.latest.send_replace(event.seq);
         event.seq
@@ -118,25 +101,23 @@ impl Events {
         self.latest.subscribe()
     }
 
-    /// The number before the oldest event kept, or `after` if that is later and exists.
+    /// The number to begin behind: `after` if there is such a number.
     pub(crate) fn start(&self, after: u64) -> u64 {
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest = ring.latest - ring.lines.len() as u64;
         // A number of an earlier filter's life means nothing here: everything is new.
-        if after > ring.latest {
-            oldest
-        } else {
-            after.max(oldest)
-        }
+        if after > ring.latest() { 0 } else { after }
     }
 
-    /// Up to `most` lines after a number.
-    pub(crate) fn after(&self, seq: u64, most: usize) -> Result<Vec<Arc<str>>, FellBehind> {
+    /// Up to `most` lines after a number that are kept, with their numbers.
+    pub(crate) fn after(&self, seq: u64, most: usize) -> Vec<(u64, Arc<str>)> {
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest = ring.latest - ring.lines.len() as u64;
-        let skip = seq.checked_sub(oldest).ok_or(FellBehind)?;
-        let skip = usize::try_from(skip).map_err(|_| FellBehind)?;
-        Ok(ring.lines.iter().skip(skip).take(most).cloned().collect())
+        ring.after(seq).take(most).collect()
+    }
+
+    /// A sandbox is gone: from now on its events are among those of all that are.
+    pub(crate) fn retire(&self, sandbox: &str) {
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.retire(sandbox);
     }
 }
 
@@ -151,15 +132,13 @@ mod tests {
         });
     }
 
-    fn numbers(lines: &[Arc<str>]) -> Vec<u64> {
-        lines
-            .iter()
-            .map(|line| {
-                serde_json::from_str::<EgressEvent>(line)
-                    .expect("event")
-                    .seq
-            })
-            .collect()
+    fn numbers(lines: &[(u64, Arc<str>)]) -> Vec<u64> {
+        let number = |(number, line): &(u64, Arc<str>)| {
+            let event: EgressEvent = serde_json::from_str(line).expect("event");
+            assert_eq!(event.seq, *number);
+            event.seq
+        };
+        lines.iter().map(number).collect()
     }
 
     #[test]
@@ -168,25 +147,10 @@ mod tests {
         for host in 0..5 {
             report(&events, host);
         }
-        assert_eq!(
-            numbers(&events.after(0, 100).expect("kept")),
-            [1, 2, 3, 4, 5]
-        );
-        assert_eq!(numbers(&events.after(3, 1).expect("kept")), [4]);
-        assert!(events.after(5, 100).expect("kept").is_empty());
+        assert_eq!(numbers(&events.after(0, 100)), [1, 2, 3, 4, 5]);
+        assert_eq!(numbers(&events.after(3, 1)), [4]);
+        assert!(events.after(5, 100).is_empty());
         assert_eq!(*events.watch().borrow(), 5);
-    }
-
-    #[test]
-    fn only_the_last_are_kept_and_who_falls_behind_is_told() {
-        let events = Events::new();
-        for host in 0..KEPT + 3 {
-            report(&events, host);
-        }
-        assert_eq!(events.after(2, 1), Err(FellBehind));
-        assert_eq!(numbers(&events.after(3, 1).expect("kept")), [4]);
-        assert_eq!(events.start(0), 3);
-        assert_eq!(events.start(50), 50);
-        assert_eq!(events.start(u64::MAX), 3);
+        assert_eq!([0, 3, 5, 6].map(|after| events.start(after)), [0, 3, 5, 0]);
     }
 }

@@ -5,6 +5,7 @@ use crate::accept::Session;
 use crate::body::{RequestBody, ResponseBody};
 use crate::decide::{Verdict, judge};
 use crate::headers::strip_hop;
+use crate::login;
 use crate::mask::mask;
 use crate::obtain::{fresh, obtain};
 use crate::prepare::prepare;
@@ -18,6 +19,7 @@ use crate::upstream::{Scheme, Upstream};
 use handler_types::egress::EgressDecision;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
 
 /// Sends a request to its destination and gives the response. With `report` the decision about the
@@ -29,6 +31,7 @@ pub(crate) async fn exchange(
     scheme: Scheme,
     report: bool,
 ) -> Result<Response<ResponseBody>, Refusal> {
+    login::settled(&session.sandbox, target).await?;
     let rules = session.sandbox.rules();
     let decision = match judge(&rules.policy, target) {
         Verdict::Denied(reason) => return Err(Refusal::denied(target, reason)),
@@ -50,31 +53,69 @@ pub(crate) async fn exchange(
     }
     watch.given(&given);
     let (upstream, reused) = upstream?;
-    let (mut response, upstream) =
-        send(session, &rules, upstream, reused, request, target, &watch).await?;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some(client) = client else {
-            return Err(Refusal::unreachable(
-                target,
-                "it changed the protocol unasked",
-            ));
-        };
-        let looked = upgrade::looked_into(response.headers(), &rules, target, scheme, &watch)
-            .map_err(|NotAsked| {
-                Refusal::unreachable(target, "it changed the protocol to one not asked for")
-            })?;
-        let server = hyper::upgrade::on(&mut response);
-        upgrade::join(session, client, server, upstream, looked);
-        let needles = Needles::for_response(rules, target);
-        return Ok(upgrade::answer(response, &needles));
+    let outward = Outward {
+        session: session.clone(),
+        rules: rules.clone(),
+        target: target.clone(),
+        watch: watch.clone(),
+        client,
+    };
+    if !login::renews_at(&rules, target) {
+        return outward.finish(upstream, reused, request).await;
     }
-    // Before the fields of this hop go: a transfer coding is one to be understood, too.
-    let needles = Needles::for_response(rules, target);
-    let mut response = mask(response, needles, target, &session.sandbox)?;
-    session.keep(upstream);
-    strip_hop(response.headers_mut());
-    *response.version_mut() = Version::HTTP_11;
-    Ok(response)
+    let work = outward.finish(upstream, reused, request);
+    let done = login::to_the_end(watch, work).await;
+    done.unwrap_or_else(|| Err(Refusal::unreachable(target, "the exchange broke off")))
+}
+
+/// A request on its way, with all that its answer is looked at by.
+struct Outward {
+    session: Arc<Session>,
+    rules: Arc<Rules>,
+    target: Target,
+    watch: Arc<RequestReport>,
+    /// The client's end, if it may change the protocol.
+    client: Option<OnUpgrade>,
+}
+
+impl Outward {
+    /// Sends it and gives the response as the sandbox may see it.
+    async fn finish(
+        self,
+        upstream: Upstream,
+        reused: bool,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let (session, rules, target, watch) =
+            (&self.session, &self.rules, &self.target, &self.watch);
+        let (mut response, upstream) =
+            send(session, rules, upstream, reused, request, target, watch).await?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Some(client) = self.client else {
+                return Err(Refusal::unreachable(
+                    target,
+                    "it changed the protocol unasked",
+                ));
+            };
+            let scheme = upstream.scheme;
+            let looked = upgrade::looked_into(response.headers(), rules, target, scheme, watch)
+                .map_err(|NotAsked| {
+                    Refusal::unreachable(target, "it changed the protocol to one not asked for")
+                })?;
+            let server = hyper::upgrade::on(&mut response);
+            upgrade::join(session, client, server, upstream, looked);
+            let needles = Needles::for_response(rules.clone(), target);
+            return Ok(upgrade::answer(response, &needles));
+        }
+        // Before the fields of this hop go: a transfer coding is one to be understood, too.
+        let needles = Needles::for_response(rules.clone(), target);
+        let response = mask(response, needles, target, &session.sandbox)?;
+        session.keep(upstream);
+        let mut response = login::answer(session, response, rules, target, watch).await?;
+        strip_hop(response.headers_mut());
+        *response.version_mut() = Version::HTTP_11;
+        Ok(response)
+    }
 }
 
 /// Sends; a request that a kept connection did not take any more is sent once more on a new one.

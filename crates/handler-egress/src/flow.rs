@@ -6,6 +6,7 @@
 
 use crate::events::Happening;
 use crate::sandbox::Sandbox;
+use crate::share::Part;
 use crate::traffic::Traffic;
 use bytes::Bytes;
 use handler_types::egress::{EgressDecision, EgressEnd};
@@ -88,12 +89,14 @@ impl Drop for Flow {
 pub(crate) struct Tracked<B> {
     body: B,
     flow: Option<Arc<Flow>>,
+    /// The request's part of what the sandbox may have under way.
+    part: Option<Part>,
 }
 
 impl<B> Tracked<B> {
     /// Counts what `body` gives.
-    pub(crate) fn new(body: B, flow: Option<Arc<Flow>>) -> Self {
-        Self { body, flow }
+    pub(crate) fn new(body: B, flow: Option<Arc<Flow>>, part: Option<Part>) -> Self {
+        Self { body, flow, part }
     }
 }
 
@@ -114,6 +117,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Tracked<B> {
         }
         if frame.is_none() {
             self.flow = None;
+            self.part = None;
         }
         Poll::Ready(frame)
     }

@@ -3,6 +3,7 @@
 use crate::accept::Session;
 use crate::body::ResponseBody;
 use crate::exchange::exchange;
+use crate::names;
 use crate::refuse::Refusal;
 use crate::target::Target;
 use crate::upstream::Scheme;
@@ -31,6 +32,9 @@ pub(crate) async fn answer(
     }
     let text = authority.as_str();
     let target = Target::parse(text, Some(80)).map_err(|error| Refusal::unreadable(text, error))?;
+    if names::is_asked(&target) {
+        return names::answer(session, &request);
+    }
     // The URL counts, whatever `Host` says.
     let host = match target.port {
         80 => target.to_string().trim_end_matches(":80").to_owned(),

@@ -1,11 +1,15 @@
 //! The beginning of a blind tunnel: the client's first bytes wait here until it is known that they
-//! name the tunnel's host. The other direction flows meanwhile, for servers that speak first.
+//! name the tunnel's host. The other direction flows meanwhile, for servers that speak first. Bytes that are HTTP end the
+//! copying here: they are served request by request.
 
 use crate::decide::Reason;
 use crate::opening::{Opened, Opening};
 use crate::refuse::Refusal;
+use crate::share::Share;
 use crate::target::Target;
 use crate::tunnel::Readable;
+use bytes::Bytes;
+use http::Version;
 use std::io;
 use std::time::Duration;
 
@@ -23,24 +27,39 @@ pub(crate) enum Closed {
     /// The first bytes must not pass.
     #[error("the first bytes do not name the tunnel's host")]
     Refused(Reason),
+    /// The client speaks HTTP; these are its first bytes.
+    #[error("the tunnel is to be served as HTTP")]
+    Http(Vec<u8>, Version),
+}
+
+/// Whether what follows is copied unseen, or served as HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Copied.
+    Copied,
+    /// Served.
+    Served(Version),
 }
 
 /// What judges first bytes.
-pub(crate) type Judge<'a> = &'a (dyn Fn(Opened) -> Result<(), Reason> + Sync);
+pub(crate) type Judge<'a> = &'a (dyn Fn(Opened) -> Result<Fate, Reason> + Sync);
 
 /// Waits for the client's first bytes until they may pass, and gives them. A client that says nothing
-/// is waited for without end; one that began must be clear within `limit`.
+/// is waited for without end; one that began must be clear within `limit`, when it has its turn.
 pub(crate) async fn first_bytes(
     from: &impl Readable,
-    early: &[u8],
+    early: Bytes,
     count: impl Fn(usize),
     judge: Judge<'_>,
     limit: Duration,
+    openings: &Share,
 ) -> Result<Vec<u8>, Closed> {
     if early.is_empty() {
         from.readable().await?;
     }
-    let reading = read_opening(from, early, count, judge);
+    let part = openings.take().await;
+    let _part = part.map_err(|_| Closed::Refused(Reason::Malformed))?;
+    let reading = read_opening(from, &early, count, judge);
     tokio::time::timeout(limit, reading)
         .await
         .unwrap_or(Err(Closed::Refused(Reason::Malformed)))
@@ -67,8 +86,12 @@ async fn read_opening(
             Err(error) => return Err(error.into()),
         }
     }
-    judge(opened.unwrap_or(Opened::Malformed)).map_err(Closed::Refused)?;
-    Ok(opening.into_bytes())
+    let fate = judge(opened.unwrap_or(Opened::Malformed)).map_err(Closed::Refused)?;
+    let bytes = opening.into_bytes();
+    match fate {
+        Fate::Copied => Ok(bytes),
+        Fate::Served(version) => Err(Closed::Http(bytes, version)),
+    }
 }
 
 /// What the client is told, in the language it spoke, as the last bytes of its tunnel.

@@ -16,7 +16,7 @@ pub(crate) fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> 
         .any(|part| part.trim().eq_ignore_ascii_case(token))
 }
 
-/// The protocol a message asks to change to, if it does. HTTP/2 is not one of them: behind such a
+/// The protocol a message asks to change to, if it does. HTTP/2 and TLS are none of them: behind such a
 /// change requests would no longer be looked at.
 pub(crate) fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     if !has_token(headers, &CONNECTION, "upgrade") {
@@ -26,7 +26,10 @@ pub(crate) fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let text = value.to_str().ok()?.to_ascii_lowercase();
     let known = |part: &str| {
         let part = part.trim();
-        !part.is_empty() && !part.starts_with("h2") && !part.starts_with("http/")
+        !part.is_empty()
+            && !["h2", "http/", "tls/"]
+                .iter()
+                .any(|web| part.starts_with(web))
     };
     text.split(',').all(known).then(|| value.clone())
 }
@@ -136,7 +139,7 @@ mod tests {
             wanted_upgrade(&headers(&[("connection", "Upgrade"), ("upgrade", value)])).is_some()
         };
         assert!(wants("websocket"));
-        for value in ["h2c", "HTTP/2.0", "websocket, h2c", ""] {
+        for value in ["h2c", "HTTP/2.0", "TLS/1.0", "websocket, h2c", ""] {
             assert!(!wants(value), "{value}");
         }
         assert!(wanted_upgrade(&headers(&[("upgrade", "websocket")])).is_none());

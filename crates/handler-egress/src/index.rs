@@ -75,9 +75,19 @@ impl AllowIndex {
         self.exact.0.is_empty() && self.below.0.is_empty() && self.ips.is_empty()
     }
 
-    /// Whether a service of the machine itself is listed.
-    pub(crate) fn lists_alias(&self, port: u16) -> bool {
-        self.exact.hold(HOST_ALIAS, port)
+    /// Whether a service of the machine itself is listed; without a port, whether any is.
+    pub(crate) fn lists_alias(&self, port: Option<u16>) -> bool {
+        match port {
+            Some(port) => self.exact.hold(HOST_ALIAS, port),
+            None => self.exact.hold_any(HOST_ALIAS),
+        }
+    }
+
+    /// Whether an entry lists the name, at whichever port.
+    pub(crate) fn lists_name(&self, name: &str) -> bool {
+        let mut parents = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
+        self.exact.hold_any(name)
+            || (!self.below.0.is_empty() && parents.any(|parent| self.below.hold_any(parent)))
     }
 }
 
@@ -95,6 +105,12 @@ impl Names {
         #[cfg(test)]
         tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
         self.0.get(name).is_some_and(|ports| ports.contains(&port))
+    }
+
+    fn hold_any(&self, name: &str) -> bool {
+        #[cfg(test)]
+        tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
+        self.0.contains_key(name)
     }
 }
 
@@ -146,6 +162,19 @@ mod tests {
         ] {
             assert_eq!(looks(&few, text), wanted, "{text}");
             assert_eq!(looks(&many, text), wanted, "{text}");
+        }
+        let looks = |index: &AllowIndex, name: &str| {
+            LOOKS.with(|looks| looks.set(0));
+            (index.lists_name(name), LOOKS.with(Cell::get))
+        };
+        for (name, wanted) in [
+            ("h0.example", (true, 1)),
+            ("a.b.w0.example", (true, 3)),
+            ("a.b.c.d.unlisted.example", (false, 6)),
+            ("many.example", (true, 1)),
+        ] {
+            assert_eq!(looks(&few, name), wanted, "{name}");
+            assert_eq!(looks(&many, name), wanted, "{name}");
         }
     }
 

@@ -7,20 +7,22 @@ use crate::decide::Reason;
 use crate::dial::Dialled;
 use crate::exchange::exchange;
 use crate::gate::UNRECOGNIZED_NAME;
+use crate::hosts::{self, Named};
+use crate::opening::PREFACE;
+use crate::plain::{self, Plain};
 use crate::refuse::Refusal;
 use crate::rewind::Rewind;
+use crate::share::Part;
 use crate::streams;
 use crate::target::{Target, TargetHost};
 use crate::traffic::Counted;
 use crate::trust::HTTP2;
 use crate::upstream::{Scheme, Slot, open};
-use http::header::{HOST, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, Version};
 use hyper::body::Incoming;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -41,16 +43,29 @@ pub(crate) async fn run(
         tracing::debug!(%target, "nothing came through the tunnel");
         return;
     };
+    let upstream = Slot::Dialled(dialled, generation);
     if first != TLS_HANDSHAKE {
-        let scheme = Scheme::Plain;
-        let inside = Inside { target, scheme };
-        let inner = session.inner(inside, Slot::Dialled(dialled, generation));
-        serve(inner, client).await;
+        let preface = tokio::time::timeout(limit, client.begins_with(PREFACE)).await;
+        let version = match preface {
+            Ok(Ok(true)) => Version::HTTP_2,
+            _ => Version::HTTP_11,
+        };
+        let plain = Plain {
+            target,
+            named: Named::Exactly,
+            version,
+        };
+        plain::serve(session, plain, client, upstream).await;
         return;
     }
-    let upstream = Slot::Dialled(dialled, generation);
+    let Ok(part) = session.sandbox.shares.handshakes.take().await else {
+        tracing::debug!(%target, "too many TLS handshakes are under way");
+        return;
+    };
     let opened = tokio::time::timeout(limit, open_tls(session, client, &target, upstream));
-    if let Ok(Some(opened)) = opened.await {
+    let opened = opened.await;
+    drop(part);
+    if let Ok(Some(opened)) = opened {
         opened.serve(session, target).await;
     }
 }
@@ -60,13 +75,16 @@ struct Opened {
     client: TlsStream<Rewind<Counted<UnixStream>>>,
     upstream: Slot,
     /// Set if HTTP/2 was offered.
-    streams: Option<OwnedSemaphorePermit>,
+    streams: Option<Part>,
 }
 
 impl Opened {
     async fn serve(self, session: &Session, target: Target) {
-        let scheme = Scheme::Tls;
-        let inside = Inside { target, scheme };
+        let inside = Inside {
+            target,
+            scheme: Scheme::Tls,
+            named: Named::Exactly,
+        };
         let is_http2 = self.client.get_ref().1.alpn_protocol() == Some(HTTP2);
         match (self.streams.filter(|_| is_http2), self.upstream) {
             (Some(streams), upstream) => {
@@ -114,7 +132,7 @@ async fn open_tls(
         .alpn()
         .is_some_and(|mut names| names.any(|name| name == HTTP2));
     let mut streams = None;
-    if wants_http2 && let Ok(room) = session.sandbox.streaming.clone().try_acquire_owned() {
+    if wants_http2 && let Ok(room) = session.sandbox.shares.streaming.try_take(1) {
         let either;
         (upstream, either) = ask_version(session, target, upstream).await;
         streams = Some(room).filter(|_| either);
@@ -176,54 +194,6 @@ pub(crate) async fn answer(
         let text = target.to_string();
         return Err(Refusal::bad_target(&text, "no tunnel within a tunnel"));
     }
-    if request.version() == Version::HTTP_2 {
-        check_authority(&mut request, inside)?;
-    } else {
-        check_host(&request, target)?;
-    }
+    hosts::check(session, inside, &mut request)?;
     exchange(session, request, target, inside.scheme, false).await
-}
-
-/// `:authority` must be the tunnel's host, also if the certificate of another tunnel's fits it; a client
-/// that tries is told that it is on the wrong connection. `Host` may only repeat it.
-fn check_authority(request: &mut Request<Incoming>, inside: &Inside) -> Result<(), Refusal> {
-    let target = &inside.target;
-    let is_target =
-        |text: &str| Target::parse(text, Some(target.port)).is_ok_and(|given| given == *target);
-    let repeated = |host: &HeaderValue| host.to_str().is_ok_and(is_target);
-    let uri = request.uri();
-    let authority = uri
-        .authority()
-        .filter(|authority| is_target(authority.as_str()))
-        .filter(|_| uri.scheme_str() == Some("https"))
-        .filter(|_| request.headers().get_all(HOST).iter().all(repeated))
-        .and_then(|authority| HeaderValue::try_from(authority.as_str()).ok());
-    let Some(authority) = authority else {
-        return Err(Refusal {
-            status: StatusCode::MISDIRECTED_REQUEST,
-            ..Refusal::denied(target, Reason::Host)
-        });
-    };
-    request.headers_mut().insert(HOST, authority);
-    Ok(())
-}
-
-/// `Host`, and the authority of an absolute request target, must be the tunnel's host.
-fn check_host(request: &Request<Incoming>, target: &Target) -> Result<(), Refusal> {
-    let is_target =
-        |text: &str| Target::parse(text, Some(target.port)).is_ok_and(|given| given == *target);
-    let mut hosts = request.headers().get_all(HOST).iter();
-    let one = match (hosts.next(), hosts.next()) {
-        (Some(host), None) => host.to_str().is_ok_and(is_target),
-        _ => false,
-    };
-    let absolute = request
-        .uri()
-        .authority()
-        .is_none_or(|authority| is_target(authority.as_str()));
-    if one && absolute {
-        Ok(())
-    } else {
-        Err(Refusal::denied(target, Reason::Host))
-    }
 }

@@ -39,7 +39,11 @@ pub(crate) fn mask(
         }
         if let Some(coding) = coding_of(&parts.headers).map_err(unread)? {
             let room = sandbox.room_for(coding);
-            body.decode(coding, false, room.ok_or_else(|| Refusal::no_room(target))?);
+            body.decode(
+                coding,
+                false,
+                room.map_err(|busy| Refusal::busy(target, busy))?,
+            );
             parts.headers.remove(CONTENT_ENCODING);
         }
     }

@@ -8,9 +8,13 @@
 //! - Encrypted Client Hello passes; the outer name is what is compared.
 //! - Where the policy restricts no names (`open`), nothing is compared; where it only reports
 //!   (`log-only`), a difference is reported and passes.
+//!
+//! HTTP without TLS is not copied blindly: each request is judged by itself, its `Host` in the same manner. A tunnel
+//! within the tunnel is none where the policy is enforced, or whatever stood behind a refused one would be a request.
 
 use crate::decide::{Policy, Reason, Verdict, judge};
 use crate::opening::Opened;
+use crate::settings::Rules;
 use crate::target::Target;
 use handler_types::network::Enforcement;
 
@@ -25,21 +29,41 @@ pub(crate) enum Naming {
     Refused(Reason),
 }
 
-/// Whether first bytes are looked at under this policy.
-pub(crate) fn is_compared(policy: &Policy) -> bool {
-    matches!(policy, Policy::Filtered { .. })
+/// Whether first bytes are looked at under these rules: to compare names, or to find phantoms.
+pub(crate) fn is_looked_at(rules: &Rules) -> bool {
+    matches!(rules.policy, Policy::Filtered { .. }) || !rules.secrets.is_empty()
+}
+
+/// Whether what follows is served request by request.
+pub(crate) fn is_served(policy: &Policy, opened: &Opened) -> bool {
+    let enforced = matches!(
+        policy,
+        Policy::Filtered {
+            enforcement: Enforcement::Enforce,
+            ..
+        }
+    );
+    match opened {
+        Opened::Http(_) | Opened::Http2 => true,
+        Opened::Connect(_) => enforced,
+        Opened::Opaque | Opened::Tls(_) | Opened::Malformed => false,
+    }
 }
 
 /// Compares what was said with the tunnel's target.
 pub(crate) fn compare(policy: &Policy, target: &Target, opened: &Opened) -> Naming {
     let fits = |host: &str| may_name(policy, target, host);
     let reason = match opened {
-        Opened::Malformed => return Naming::Refused(Reason::Malformed),
-        Opened::Opaque => return Naming::Fits,
+        Opened::Malformed if !matches!(policy, Policy::Open) => {
+            return Naming::Refused(Reason::Malformed);
+        }
+        Opened::Opaque | Opened::Http2 | Opened::Malformed => return Naming::Fits,
         Opened::Tls(name) if name.as_deref().is_none_or(fits) => return Naming::Fits,
         Opened::Tls(_) => Reason::Sni,
-        Opened::Http(hosts) if hosts.iter().all(|host| fits(host)) => return Naming::Fits,
-        Opened::Http(_) => Reason::Host,
+        Opened::Http(hosts) | Opened::Connect(hosts) if hosts.iter().all(|host| fits(host)) => {
+            return Naming::Fits;
+        }
+        Opened::Http(_) | Opened::Connect(_) => Reason::Host,
     };
     match policy {
         Policy::Open => Naming::Fits,
@@ -120,6 +144,12 @@ mod tests {
             ),
             ("10.0.0.1:443", http(&["b.com"]), Fits),
             ("a.com:443", Opened::Opaque, Fits),
+            ("a.com:443", Opened::Http2, Fits),
+            (
+                "a.com:443",
+                Opened::Connect(vec!["a.com".to_owned(), "b.com:443".to_owned()]),
+                Refused(Reason::Host),
+            ),
             ("a.com:443", Opened::Malformed, Refused(Reason::Malformed)),
         ] {
             let target = Target::parse(target, None).expect(target);
@@ -137,6 +167,26 @@ mod tests {
         let log_only = policy(Enforcement::LogOnly);
         let seen = compare(&log_only, &target, &tls("b.com"));
         assert_eq!(seen, Tolerated(Reason::Sni));
-        assert!(is_compared(&log_only) && !is_compared(&Policy::Open));
+        assert_eq!(compare(&Policy::Open, &target, &tls("b.com")), Fits);
+        assert_eq!(compare(&Policy::Open, &target, &Opened::Malformed), Fits);
+        let rules = |policy| Rules {
+            policy,
+            ..Rules::nothing(1)
+        };
+        assert!(is_looked_at(&rules(log_only)) && !is_looked_at(&rules(Policy::Open)));
+    }
+
+    #[test]
+    fn http_is_served_and_a_tunnel_within_a_tunnel_is_not_copied_where_names_are_enforced() {
+        let connect = Opened::Connect(vec!["a.com:443".to_owned()]);
+        let (enforce, log_only) = (policy(Enforcement::Enforce), policy(Enforcement::LogOnly));
+        for policy in [&enforce, &log_only, &Policy::Open] {
+            assert!(is_served(policy, &http(&["a.com"])) && is_served(policy, &Opened::Http2));
+            for opened in [tls("a.com"), Opened::Opaque, Opened::Malformed] {
+                assert!(!is_served(policy, &opened), "{opened:?}");
+            }
+            let only_enforced = std::ptr::eq(policy, &raw const enforce);
+            assert_eq!(is_served(policy, &connect), only_enforced);
+        }
     }
 }

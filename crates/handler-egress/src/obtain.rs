@@ -72,7 +72,7 @@ pub(crate) async fn fresh(
     scheme: Scheme,
 ) -> Result<Upstream, Refusal> {
     let shared = &session.sandbox.shared;
-    let dialled = dial(shared, rules, target)
+    let dialled = dial(&session.sandbox, rules, target)
         .await
         .map_err(|error| Refusal::dial(target, &error))?;
     session.set_current(target, dialled.address);

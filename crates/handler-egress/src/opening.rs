@@ -1,8 +1,8 @@
 //! What a client says first in a blind tunnel: TLS, an HTTP/1 request, or something else. Pure.
 //!
 //! A tunnel may carry any protocol, also one in which the server speaks first, so bytes are kept back
-//! only while they begin like TLS or like a request of a known method. What comes behind the first
-//! greeting or request is not looked at.
+//! only while they begin like TLS or like a request of a known method. What comes behind a greeting is not
+//! looked at; behind a request it is HTTP, and each request of it is judged by itself.
 
 use crate::accept::{LONGEST_HEAD, MOST_HEADERS};
 use crate::hello::HelloReader;
@@ -14,8 +14,8 @@ const METHODS: &str = "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY D
     LOCK MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PRI \
     PROPFIND PROPPATCH PUT QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE \
     UPDATEREDIRECTREF VERSION-CONTROL";
-/// The first line of HTTP/2 without TLS: what it asks for is packed, and not looked at.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
+/// How HTTP/2 without TLS begins (RFC 9113 §3.4).
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const LONGEST_METHOD: usize = 17;
 /// How a request's target begins; of other texts behind a first word nobody makes a request.
 const TARGETS: [&[u8]; 4] = [b"/", b"*", b"http://", b"https://"];
@@ -29,6 +29,10 @@ pub(crate) enum Opened {
     Tls(Option<String>),
     /// An HTTP/1 request, with every host it names.
     Http(Vec<String>),
+    /// The same, for a tunnel within the tunnel.
+    Connect(Vec<String>),
+    /// HTTP/2 without TLS; what it asks for is packed.
+    Http2,
     /// It begins like TLS or HTTP and then is neither.
     Malformed,
 }
@@ -89,6 +93,9 @@ impl Opening {
         if self.line == 0 {
             return self.too_long();
         }
+        if let Some(preface) = is_preface(&self.bytes) {
+            return preface;
+        }
         if !names_http(&self.bytes[..self.line]) {
             return Some(Opened::Opaque);
         }
@@ -133,13 +140,30 @@ fn methods() -> impl Iterator<Item = &'static [u8]> {
     METHODS.split(' ').map(str::as_bytes)
 }
 
+/// Whether whole first lines are those of HTTP/2; `None` if they are of something else.
+#[expect(clippy::option_option, reason = "of something else, or not clear yet")]
+fn is_preface(bytes: &[u8]) -> Option<Option<Opened>> {
+    let length = bytes.len().min(PREFACE.len());
+    if !bytes.starts_with(b"PRI * HTTP/2.0\r\n") {
+        return None;
+    }
+    Some(
+        match (
+            bytes[..length] == PREFACE[..length],
+            length == PREFACE.len(),
+        ) {
+            (false, _) => Some(Opened::Malformed),
+            (true, true) => Some(Opened::Http2),
+            (true, false) => None,
+        },
+    )
+}
+
 /// Whether a first line ends in a version of HTTP that is written as text.
 fn names_http(line: &[u8]) -> bool {
     let last = line.trim_ascii_end().rsplit(u8::is_ascii_whitespace).next();
-    line != PREFACE
-        && last
-            .and_then(|last| last.get(..5))
-            .is_some_and(|front| front.eq_ignore_ascii_case(b"HTTP/"))
+    last.and_then(|last| last.get(..5))
+        .is_some_and(|front| front.eq_ignore_ascii_case(b"HTTP/"))
 }
 
 /// Reads a head more strictly than servers do: what is not clear is no request.
@@ -158,150 +182,17 @@ fn read_request(bytes: &[u8]) -> Option<Opened> {
     // HTTP/1.0 may leave the host out, and then names none.
     let fits = matches!((request.version?, hosts.len()), (_, 1) | (0, 0));
     let path = request.path?;
-    match (request.method?, path.as_bytes()[0]) {
-        ("CONNECT", _) => hosts.push(path.to_owned()),
-        (_, b'/' | b'*') => {}
+    let connect = request.method? == "CONNECT";
+    match path.as_bytes()[0] {
+        _ if connect => hosts.push(path.to_owned()),
+        b'/' | b'*' => {}
         _ => hosts.push(path.parse::<http::Uri>().ok()?.authority()?.to_string()),
     }
-    fits.then_some(Opened::Http(hosts))
+    fits.then_some(match connect {
+        true => Opened::Connect(hosts),
+        false => Opened::Http(hosts),
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::hello::tests::{greeting, in_records};
-    use proptest::prelude::*;
-
-    fn open(bytes: &[u8], step: usize) -> Option<Opened> {
-        let mut opening = Opening::default();
-        bytes.chunks(step).find_map(|part| opening.push(part))
-    }
-
-    #[test]
-    fn bytes_are_kept_back_only_while_they_begin_like_tls_or_a_request() {
-        for text in [
-            "",
-            "GET",
-            "GET ",
-            "GET h",
-            "PUT htt",
-            "GET /a b",
-            "\x16",
-            "\x16\x03\x01",
-        ] {
-            assert_eq!(open(text.as_bytes(), 1), None, "{text:?}");
-        }
-        for text in [
-            "early bytes",
-            "JDWP-Handshake",
-            "VERSION-CONTROLLED",
-            "get / HTTP/1.1\r\n",
-            "EHLO me\r\n",
-            "SSH-2.0-x\r\n",
-            "\r\n",
-            " /",
-            "GET /old\r\n",
-            "SET /key 1\r\n",
-            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            "GET ftp://a/ HTTP/1.1\r\n",
-            "\x16\x02",
-            "\0\0\0\x08\x04\u{d2}\x16/",
-        ] {
-            for step in [1, 100] {
-                assert_eq!(
-                    open(text.as_bytes(), step),
-                    Some(Opened::Opaque),
-                    "{text:?}"
-                );
-            }
-        }
-        let longest = methods().map(<[u8]>::len).max();
-        assert_eq!(longest, Some(LONGEST_METHOD));
-    }
-
-    #[test]
-    fn every_host_that_a_request_names_is_seen() {
-        for (text, wanted) in [
-            ("GET / HTTP/1.1\r\nHost: a.com\r\n\r\n", &["a.com"][..]),
-            ("PATCH /x HTTP/1.1\nhOST:a.com:1\n\n", &["a.com:1"]),
-            ("OPTIONS * HTTP/1.1\r\nHost: \r\n\r\n", &[""]),
-            ("GET / HTTP/1.0\r\n\r\n", &[]),
-            (
-                "GET http://u@b.com/ HTTP/1.1\r\nHost: a.com\r\n\r\n",
-                &["a.com", "u@b.com"],
-            ),
-            (
-                "CONNECT b.com:1 HTTP/1.1\r\nHost: a.com\r\n\r\nbody",
-                &["a.com", "b.com:1"],
-            ),
-        ] {
-            let wanted: Vec<String> = wanted.iter().map(|host| (*host).to_owned()).collect();
-            for step in [1, 5, 500] {
-                let opened = Some(Opened::Http(wanted.clone()));
-                assert_eq!(open(text.as_bytes(), step), opened, "{text:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_head_that_could_be_read_in_two_ways_is_malformed() {
-        for text in [
-            "GET / HTTP/1.1\r\n\r\n",
-            "GET / HTTP/1.1\r\nHost: a.com\r\nHost: a.com\r\n\r\n",
-            "GET / HTTP/1.1\r\nHost : a.com\r\n\r\n",
-            "GET / HTTP/1.1\r\nx: 1\r\n Host: b.com\r\nHost: a.com\r\n\r\n",
-            "GET / HTTP/1.1\r\nx: 1\rHost: b.com\r\nHost: a.com\r\n\r\n",
-            "GET / HTTP/1.1\r\nHost: a.com\0\r\n\r\n",
-            "GET /  HTTP/1.1\r\nHost: a.com\r\n\r\n",
-            "GET / http/1.1\r\nHost: a.com\r\n\r\n",
-            "GET / HTTP/3.0\r\nHost: a.com\r\n\r\n",
-            "GET http:// HTTP/1.1\r\nHost: a.com\r\n\r\n",
-        ] {
-            for step in [1, 500] {
-                assert_eq!(
-                    open(text.as_bytes(), step),
-                    Some(Opened::Malformed),
-                    "{text:?}"
-                );
-            }
-        }
-        for endless in ["GET /".to_owned(), "GET / HTTP/1.1\r\nx: ".to_owned()] {
-            let text = endless + &"y".repeat(LONGEST_HEAD);
-            assert_eq!(open(text.as_bytes(), 999), Some(Opened::Malformed));
-        }
-    }
-
-    #[test]
-    fn what_was_begun_and_not_ended_is_not_given_on() {
-        for (text, wanted) in [
-            ("GET / HTTP/1.1\r\nHost: b.com\r\n", Opened::Malformed),
-            ("\x16\x03\x01", Opened::Malformed),
-            ("GET /", Opened::Opaque),
-            ("\x16", Opened::Opaque),
-            ("", Opened::Opaque),
-        ] {
-            let mut opening = Opening::default();
-            assert_eq!(opening.push(text.as_bytes()), None);
-            assert_eq!(opening.end(), wanted, "{text:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_greeting_in_any_pieces_gives_its_name(size in 1usize..600, step in 1usize..600) {
-            let bytes = in_records(&greeting("a.example.test", &[], true), size);
-            let wanted = Some("a.example.test".to_owned());
-            prop_assert_eq!(open(&bytes, step), Some(Opened::Tls(wanted)));
-        }
-
-        #[test]
-        fn a_request_made_of_any_lines_is_read_alike_in_any_pieces(
-            lines in proptest::collection::vec("[ -~\\t\\x00\\r]{0,20}", 1..6),
-            end in "\r?\n\r?\n",
-            step in 1usize..40,
-        ) {
-            let text = format!("GET / HTTP/1.1\r\n{}{end}", lines.join("\r\n"));
-            prop_assert_eq!(open(text.as_bytes(), step), open(text.as_bytes(), usize::MAX));
-        }
-    }
-}
+mod tests;

@@ -14,7 +14,9 @@ use crate::settings::Rules;
 use crate::target::Target;
 use crate::upgrade;
 use crate::upstream::Scheme;
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderValue, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderValue, IF_RANGE, RANGE, UPGRADE,
+};
 use http::{Request, Uri};
 use hyper::body::{Body as _, Incoming};
 use std::sync::Arc;
@@ -50,7 +52,11 @@ pub(crate) fn prepare(
     match coding {
         Ok(Some(coding)) if unread => {
             let room = sandbox.room_for(coding);
-            body.decode(coding, true, room.ok_or_else(|| Refusal::no_room(target))?);
+            body.decode(
+                coding,
+                true,
+                room.map_err(|busy| Refusal::busy(target, busy))?,
+            );
         }
         Err(UnknownCoding) if unread => return Err(Refusal::denied(target, Reason::Coding)),
         Ok(_) | Err(UnknownCoding) => {}
@@ -72,6 +78,9 @@ fn clear_hop(headers: &mut HeaderMap, rules: &Rules, target: &Target, upgrades: 
     }
     if rules.injects_to(target) {
         ask_plain(headers);
+        // A part of a value is not a value, and would not be masked.
+        headers.remove(RANGE);
+        headers.remove(IF_RANGE);
     }
 }
 

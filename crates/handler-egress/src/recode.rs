@@ -1,8 +1,8 @@
 //! A content coding undone, and done again around what is swapped in between.
 
 use crate::coding::{Coding, Corrupt, Decoded, Decoder, Encoder};
+use crate::share::Part;
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// The way of a body from its coding to text and, if wanted, back.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub(crate) struct Recode {
     decoder: Decoder,
     again: bool,
     encoder: Option<Encoder>,
-    _room: OwnedSemaphorePermit,
+    _room: Part,
 }
 
 /// What comes out of the coding.
@@ -26,7 +26,7 @@ pub(crate) enum Step {
 
 impl Recode {
     /// With `again` the coding is done again. The room is given back at the end.
-    pub(crate) fn new(coding: Coding, again: bool, room: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(coding: Coding, again: bool, room: Part) -> Self {
         Self {
             decoder: Decoder::new(coding),
             again,

@@ -3,15 +3,18 @@
 use crate::body::ResponseBody;
 use crate::decide::Reason;
 use crate::dial::DialError;
+use crate::share::Busy;
 use crate::target::{Target, TargetError, printable};
 use bytes::Bytes;
 use handler_types::egress::{EgressDecision, EgressRefusal};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::{Either, Full};
 
 /// What a refusal is called that kept a phantom in.
 const LEAK: &str = "handler_egress_leak";
+/// What it is called when the sandbox has too much under way.
+const BUSY: &str = "handler_egress_busy";
 
 /// Why a request gets no answer from its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +45,9 @@ impl Refusal {
             Reason::Never => format!(
                 "{host} is a link-local, metadata or multicast address; no sandbox may reach it"
             ),
+            Reason::Reserved => {
+                format!("{host} is a name of the filter's own; nothing can be reached under it")
+            }
             Reason::Resolve => format!("the name in {host} has no address"),
             Reason::Host => format!("`Host` must name {host}, the host of the tunnel"),
             Reason::Sni => {
@@ -56,6 +62,21 @@ impl Refusal {
             ),
         };
         Self::new(host, reason, message)
+    }
+
+    /// A name may not be looked up.
+    pub(crate) fn name(name: &str, reason: Reason) -> Self {
+        let message = match reason {
+            Reason::Unlisted => format!(
+                "no entry of this sandbox's allow-list names {name}; add one with its port, such as `{name}:443`, to allow it"
+            ),
+            Reason::PolicyNone => "this sandbox has no network".to_owned(),
+            _ => format!("nothing can be reached under the name {name}"),
+        };
+        Self {
+            status: StatusCode::NOT_FOUND,
+            ..Self::new(name.to_owned(), reason, message)
+        }
     }
 
     /// The destination cannot be read.
@@ -134,13 +155,52 @@ impl Refusal {
         }
     }
 
-    /// Too many bodies are being looked through that are coded.
-    pub(crate) fn no_room(target: &Target) -> Self {
-        let why =
-            "too many bodies in a content coding are under way; send fewer at a time, or plain";
+    /// The sandbox has used up its share of something.
+    pub(crate) fn busy(target: &Target, busy: Busy) -> Self {
+        Self::busy_at(target.to_string(), busy)
+    }
+
+    /// The same before the destination has been read.
+    pub(crate) fn busy_at(host: String, Busy(what): Busy) -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
-            ..Self::unreachable(target, why)
+            error: BUSY,
+            message: format!(
+                "this sandbox has too many {what} under way; wait for some to end, and have fewer at a time"
+            ),
+            host,
+            reason: "busy".to_owned(),
+            denied: None,
+        }
+    }
+
+    /// A login was renewed, and the daemon does not keep its new tokens yet.
+    pub(crate) fn login_waits(target: &Target, login: &str) -> Self {
+        let host = target.to_string();
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            error: "handler_egress_login",
+            message: format!(
+                "login `{login}` was renewed at {host} and its new tokens wait for the daemon; see that it runs and try again: they are not lost"
+            ),
+            host,
+            reason: "login".to_owned(),
+            denied: None,
+        }
+    }
+
+    /// An answer that may hold new tokens cannot be passed on.
+    pub(crate) fn login_unread(target: &Target, why: &str) -> Self {
+        let host = target.to_string();
+        Self {
+            status: StatusCode::BAD_GATEWAY,
+            error: "handler_egress_login",
+            message: format!(
+                "the answer of {host} to a refresh of a login is kept from the sandbox: {why}"
+            ),
+            host,
+            reason: "login".to_owned(),
+            denied: None,
         }
     }
 
@@ -150,6 +210,7 @@ impl Refusal {
             DialError::Address => Self::denied(target, Reason::Address),
             DialError::Resolve => Self::denied(target, Reason::Resolve),
             DialError::Unreachable(why) => Self::unreachable(target, why),
+            DialError::Busy(busy) => Self::busy(target, *busy),
         }
     }
 
@@ -196,6 +257,9 @@ impl Refusal {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         response
     }
 }

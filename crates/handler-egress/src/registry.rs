@@ -97,6 +97,7 @@ impl Registry {
         let gone = self.sandboxes.lock().await.remove(id);
         if let Some(sandbox) = gone {
             sandbox.close().await;
+            self.shared.events.retire(id);
             tracing::info!(sandbox = id, "removed");
         }
         // Also one that this filter never heard of: the filter before it has.

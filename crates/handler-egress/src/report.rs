@@ -5,7 +5,7 @@ use crate::sandbox::Sandbox;
 use crate::settings::Rules;
 use crate::target::Target;
 use crate::traffic::Traffic;
-use handler_types::egress::EgressDecision;
+use handler_types::egress::{EgressDecision, Renews};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Reports about one request, from wherever its bytes are looked at.
@@ -55,6 +55,20 @@ impl RequestReport {
             drop(given);
             self.report_given(*secret);
         }
+    }
+
+    /// The logins whose refresh tokens were given, each once.
+    pub(crate) fn renews(&self) -> Vec<Renews> {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Renews> = Vec::new();
+        for secret in given.iter().filter_map(|at| self.rules.secrets.get(*at)) {
+            if let Some(renews) = &secret.renews
+                && !all.contains(renews)
+            {
+                all.push(renews.clone());
+            }
+        }
+        all
     }
 
     /// A phantom was going out where it must not; `place` says in which part of the request.

@@ -3,10 +3,12 @@
 
 use crate::address::{AddressClass, classify};
 use crate::decide::{Policy, is_alias};
+use crate::share::{Busy, Share};
 use crate::target::{Target, TargetHost};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 /// Addresses of one name that are tried.
@@ -28,6 +30,8 @@ pub(crate) enum ResolveError {
     Address,
     /// The name has no address.
     Unknown,
+    /// The sandbox has too many names looked up at a time.
+    Busy(Busy),
 }
 
 /// Resolves names.
@@ -43,13 +47,14 @@ impl Resolver {
         &self,
         policy: &Policy,
         target: &Target,
+        look_ups: &Share,
     ) -> Result<Candidates, ResolveError> {
         if is_alias(target) {
             return Ok(loopback(target.port));
         }
         let found = match &target.host {
             TargetHost::Ip(ip) => vec![*ip],
-            TargetHost::Name(name) => self.look_up(name).await,
+            TargetHost::Name(name) => self.look_up(name, look_ups).await?,
         };
         if found.is_empty() {
             return Err(ResolveError::Unknown);
@@ -76,15 +81,27 @@ impl Resolver {
         Ok(candidates)
     }
 
-    async fn look_up(&self, name: &str) -> Vec<IpAddr> {
+    async fn look_up(&self, name: &str, look_ups: &Share) -> Result<Vec<IpAddr>, ResolveError> {
         if let Some(addresses) = self.hosts.get(name) {
-            return addresses.clone();
+            return Ok(addresses.clone());
         }
-        let asked = tokio::time::timeout(RESOLVE_LIMIT, tokio::net::lookup_host((name, 0))).await;
-        match asked {
-            Ok(Ok(found)) => found.map(|address| address.ip()).collect(),
-            Ok(Err(_)) | Err(_) => Vec::new(),
-        }
+        let part = look_ups.take().await.map_err(ResolveError::Busy)?;
+        let name = name.to_owned();
+        // The system's resolver goes on in a thread when nobody waits for it any more: its part is given back
+        // when the thread is.
+        let (tell, told) = oneshot::channel();
+        drop(handler_base::tasks::spawn_named(
+            "egress look-up",
+            async move {
+                let found = tokio::net::lookup_host((name, 0)).await;
+                drop(part);
+                let found = found.map(|found| found.map(|one| one.ip()).collect());
+                // Whoever asked may have left.
+                tell.send(found.unwrap_or_default()).ok();
+            },
+        ));
+        let asked = tokio::time::timeout(RESOLVE_LIMIT, told).await;
+        Ok(asked.ok().and_then(Result::ok).unwrap_or_default())
     }
 }
 
@@ -165,7 +182,8 @@ mod tests {
         text: &str,
     ) -> Result<Vec<String>, ResolveError> {
         let target = Target::parse(text, None).expect(text);
-        let found = resolver.candidates(policy, &target).await?;
+        let look_ups = Share::new("look-ups", 1, Duration::ZERO);
+        let found = resolver.candidates(policy, &target, &look_ups).await?;
         Ok(found.addresses.iter().map(ToString::to_string).collect())
     }
 

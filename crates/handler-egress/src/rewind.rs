@@ -28,6 +28,24 @@ impl<S: AsyncRead + Unpin> Rewind<S> {
         }
         Ok(self.front.first().copied())
     }
+
+    /// Whether the next bytes are all of `wanted`; they stay to be read.
+    pub(crate) async fn begins_with(&mut self, wanted: &[u8]) -> io::Result<bool> {
+        loop {
+            let length = self.front.len().min(wanted.len());
+            if self.front[..length] != wanted[..length] {
+                return Ok(false);
+            }
+            if length == wanted.len() {
+                return Ok(true);
+            }
+            let mut read = BytesMut::from(&self.front[..]);
+            if self.stream.read_buf(&mut read).await? == 0 {
+                return Ok(false);
+            }
+            self.front = read.freeze();
+        }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {

@@ -6,6 +6,7 @@ use crate::control::Control;
 use crate::events::Events;
 use crate::keep::Keep;
 use crate::listener::listen;
+use crate::login::Desk;
 use crate::registry::Registry;
 use crate::resolve::Resolver;
 use crate::sandbox::Shared;
@@ -66,6 +67,7 @@ pub async fn run(config: EgressConfig) -> Result<(), RunError> {
         proxy: config.upstream_proxy,
         limits: config.limits,
         trust: Trust::new(config.extra_roots_pem),
+        logins: Desk::new(),
         keep: Keep::beside(&config.control_socket),
     });
     let registry = Arc::new(Registry::new(shared));

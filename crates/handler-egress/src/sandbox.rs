@@ -10,26 +10,21 @@ use crate::events::{Events, Happening};
 use crate::keep::Keep;
 use crate::limits::Limits;
 use crate::listener::Listening;
+use crate::login::Desk;
+use crate::names::RefusedNames;
 use crate::resolve::Resolver;
 use crate::settings::Rules;
+use crate::share::{Busy, Part, Shares};
 use crate::traffic::Traffic;
 use crate::trust::Trust;
 use handler_types::egress::EgressDecision;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Connections one sandbox may have at a time; more wait to be accepted.
-const MOST_CONNECTIONS: usize = 4096;
-/// Connections of HTTP/2 one sandbox may have at a time: each may hold megabytes. Further ones are
-/// offered HTTP/1.1.
-const MOST_STREAMING: usize = 64;
-/// Memory one sandbox's bodies may take while their coding is undone, MiB. Further ones are refused: who
-/// waited could wait for itself.
-const MOST_CODED: usize = 256;
 /// How long closing waits for tasks that were told to end.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -46,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// Whom to believe outside.
     pub(crate) trust: Trust,
+    /// New tokens that wait for the daemon.
+    pub(crate) logins: Desk,
     /// Where authorities outlive the filter.
     pub(crate) keep: Keep,
 }
@@ -59,12 +56,10 @@ pub(crate) struct Sandbox {
     pub(crate) shared: Arc<Shared>,
     /// Its own certificate authority.
     pub(crate) authority: Authority,
-    /// Room for connections.
-    pub(crate) slots: Arc<Semaphore>,
-    /// Room for connections of HTTP/2.
-    pub(crate) streaming: Arc<Semaphore>,
-    /// Memory for bodies whose coding is undone, in MiB.
-    coded: Arc<Semaphore>,
+    /// Names that were refused a short while ago.
+    pub(crate) refused_names: RefusedNames,
+    /// What it may take of the filter.
+    pub(crate) shares: Shares,
     /// What went through.
     pub(crate) traffic: Arc<Traffic>,
     rules: watch::Sender<Arc<Rules>>,
@@ -81,13 +76,13 @@ impl Sandbox {
         rules: Rules,
     ) -> Result<Arc<Self>, AuthorityError> {
         let authority = Authority::of(id, &shared.keep)?;
+        let shares = Shares::new(&shared.limits);
         Ok(Arc::new(Self {
             id: id.to_owned(),
             shared,
             authority,
-            slots: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
-            streaming: Arc::new(Semaphore::new(MOST_STREAMING)),
-            coded: Arc::new(Semaphore::new(MOST_CODED)),
+            refused_names: RefusedNames::default(),
+            shares,
             traffic: Arc::default(),
             rules: watch::Sender::new(Arc::new(rules)),
             listening: Mutex::default(),
@@ -97,9 +92,8 @@ impl Sandbox {
     }
 
     /// Room to undo a coding, held while it lasts.
-    pub(crate) fn room_for(&self, coding: Coding) -> Option<OwnedSemaphorePermit> {
-        let coded = self.coded.clone();
-        coded.try_acquire_many_owned(coding.weight()).ok()
+    pub(crate) fn room_for(&self, coding: Coding) -> Result<Part, Busy> {
+        self.shares.coded.try_take(coding.weight())
     }
 
     /// The rules at this moment.
@@ -133,6 +127,8 @@ impl Sandbox {
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         let end = self.end.clone();
+        // Boxed: each layer around it would hold room for it twice, where it was and where it runs.
+        let work = Box::pin(work);
         let work = async move {
             end.run_until_cancelled(work).await;
         };

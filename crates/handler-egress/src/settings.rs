@@ -6,7 +6,7 @@
 use crate::decide::Policy;
 use crate::index::AllowIndex;
 use crate::target::Target;
-use handler_types::egress::{EgressSettings, Injection};
+use handler_types::egress::{EgressSettings, Injection, Renews};
 use std::fmt;
 use std::path::PathBuf;
 use zeroize::Zeroizing;
@@ -48,6 +48,8 @@ pub(crate) struct Secret {
     pub(crate) phantom: Zeroizing<String>,
     /// What it stands for.
     pub(crate) value: Zeroizing<String>,
+    /// The login that it renews, if it is a refresh token.
+    pub(crate) renews: Option<Renews>,
     hosts: AllowIndex,
 }
 
@@ -140,6 +142,7 @@ impl From<Injection> for Secret {
             name: injection.name,
             phantom: Zeroizing::new(injection.phantom),
             value: Zeroizing::new(injection.value),
+            renews: injection.renews,
             hosts: AllowIndex::new(&injection.hosts),
         }
     }
@@ -195,6 +198,7 @@ pub(crate) mod tests {
                         .split_terminator(' ')
                         .map(|host| host.parse().expect(host))
                         .collect(),
+                    renews: None,
                 })
                 .collect(),
             label: String::new(),

@@ -230,8 +230,8 @@ impl From<TrySendError<Request<RequestBody>>> for SendError {
     }
 }
 
-/// Begins HTTP on a connection: version 1.1, or `either` as the server prefers. Without TLS nobody
-/// can say, and it is 1.1.
+/// Begins HTTP on a connection: version 1.1, or `either` as the server prefers. Without TLS nobody can say: `either` is 2
+/// there, for clients that know it.
 pub(crate) async fn open(
     shared: &Shared,
     dialled: Dialled,
@@ -242,6 +242,7 @@ pub(crate) async fn open(
 ) -> Result<Upstream, OpenError> {
     let Dialled { stream, address } = dialled;
     let (sender, driver) = match scheme {
+        Scheme::Plain if either => begin_http2(stream).await?,
         Scheme::Plain => begin_http1(stream).await?,
         Scheme::Tls => {
             let connector = TlsConnector::from(shared.trust.client(either).await?);

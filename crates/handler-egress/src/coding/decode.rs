@@ -2,6 +2,7 @@
 
 use super::{Coding, Corrupt};
 use crate::scan::wiped;
+use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, HuffmanCode};
 use bytes::{Buf as _, Bytes};
 use flate2::{Decompress, FlushDecompress, Status};
 use std::fmt;
@@ -11,8 +12,6 @@ use zeroize::Zeroizing;
 
 /// Longest text taken out at a time.
 const PIECE: usize = 32 * 1024;
-/// Bytes a reader takes from what was put in.
-const READ: usize = 8 * 1024;
 /// Largest window of zstd, as a power of two: what content codings may use (RFC 9659).
 const ZSTD_WINDOW: u32 = 23;
 
@@ -100,7 +99,7 @@ impl Decoder {
             Coding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(feed)),
             Coding::Deflate => Box::new(Inflate::new(feed, true)),
             Coding::BareDeflate => Box::new(Inflate::new(feed, false)),
-            Coding::Brotli => Box::new(brotli::Decompressor::new(feed, READ)),
+            Coding::Brotli => Box::new(Unbrotli::new(feed)),
             Coding::Zstd => {
                 let mut reader = zstd::stream::read::Decoder::new(feed).map_err(|_| Corrupt)?;
                 reader.window_log_max(ZSTD_WINDOW).map_err(|_| Corrupt)?;
@@ -209,6 +208,48 @@ impl Read for Inflate {
                 0 if pond.closed => Err(io::ErrorKind::UnexpectedEof.into()),
                 0 => Err(io::ErrorKind::WouldBlock.into()),
                 given => Ok(given),
+            }
+        })
+    }
+}
+
+type Heap<T> = brotli::HeapAlloc<T>;
+
+/// `br`, taking no byte behind its end: the library's own reader takes some with it, and nobody would know.
+struct Unbrotli {
+    feed: Feed,
+    state: BrotliState<Heap<u8>, Heap<u32>, Heap<HuffmanCode>>,
+    ended: bool,
+}
+
+impl Unbrotli {
+    fn new(feed: Feed) -> Self {
+        let codes = Heap::new(HuffmanCode::default());
+        let state = BrotliState::new(Heap::new(0), Heap::new(0), codes);
+        let ended = false;
+        Self { feed, state, ended }
+    }
+}
+
+impl Read for Unbrotli {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.ended {
+            return Ok(0);
+        }
+        let (state, ended) = (&mut self.state, &mut self.ended);
+        self.feed.with(|pond| {
+            let (mut left, mut taken) = (pond.data.len(), 0);
+            let (mut room, mut given, mut total) = (buf.len(), 0, 0);
+            let result = BrotliDecompressStream(
+                &mut left, &mut taken, &pond.data, &mut room, &mut given, buf, &mut total, state,
+            );
+            pond.data.advance(taken.min(pond.data.len()));
+            *ended = matches!(result, BrotliResult::ResultSuccess);
+            match result {
+                BrotliResult::ResultFailure => Err(io::ErrorKind::InvalidData.into()),
+                _ if *ended || given > 0 => Ok(given),
+                _ if pond.closed => Err(io::ErrorKind::UnexpectedEof.into()),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
             }
         })
     }

@@ -16,17 +16,17 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_rustls::client::TlsStream;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
 const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const CONTINUATION: u8 = 9;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut bytes = length[1..].to_vec();
     bytes.extend_from_slice(&[kind, flags]);
@@ -36,7 +36,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A field written out, not indexed.
-fn field(name: &str, value: &str) -> Vec<u8> {
+pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
     let mut bytes = vec![0];
     for text in [name, value] {
         let length = text.len();
@@ -72,7 +72,7 @@ async fn world() -> (World, TlsStream<UnixStream>) {
     (world, tls)
 }
 
-async fn begin(world: &World) -> TlsStream<UnixStream> {
+pub(crate) async fn begin(world: &World) -> TlsStream<UnixStream> {
     let mut tls = world.tls_for(&["h2"]).await;
     tls.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         .await
@@ -82,7 +82,7 @@ async fn begin(world: &World) -> TlsStream<UnixStream> {
 }
 
 /// The next frame: kind, stream, payload; nothing at the end.
-async fn next(tls: &mut TlsStream<UnixStream>) -> Option<(u8, u32, Vec<u8>)> {
+pub(crate) async fn next(tls: &mut TlsStream<UnixStream>) -> Option<(u8, u32, Vec<u8>)> {
     let mut head = [0; 9];
     within("a frame", tls.read_exact(&mut head)).await.ok()?;
     let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];

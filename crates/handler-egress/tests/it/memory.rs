@@ -3,17 +3,20 @@
 use crate::coding::encode;
 use crate::origin::{Origin, echo};
 use crate::world::{Filter, PHANTOM, enforce, injection, next_whole, within};
-use handler_egress::{EgressConfig, WipingAllocator, run};
+use handler_egress::{EgressConfig, Share, WipingAllocator, run};
 use handler_types::egress::{EgressAnswer, EgressRequest};
 use memchr::memmem;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 const SOCKET: &str = "HANDLER_EGRESS_TEST_SOCKET";
 const GUARDED: &str = "HANDLER_EGRESS_TEST_GUARDED";
+/// Set if sandboxes have a small share only, so that it is used up soon.
+pub(crate) const SMALL: &str = "HANDLER_EGRESS_TEST_SMALL";
 
 /// The filter's process; nothing unless one of the tests below asks for it.
 #[tokio::test]
@@ -25,6 +28,9 @@ async fn a_process_of_its_own() {
     let socket = PathBuf::from(socket);
     let mut config = EgressConfig::new(socket.clone());
     config.own_process = std::env::var_os(GUARDED).is_some();
+    if std::env::var_os(SMALL).is_some() {
+        config.limits.share = small_share();
+    }
     // A process that is not to be traced would not show its memory to every user.
     WipingAllocator::wipe_from_now_on();
     let filter = tokio::spawn(run(config));
@@ -39,20 +45,43 @@ async fn a_process_of_its_own() {
     filter.await.unwrap().unwrap();
 }
 
+/// What a flood uses up at once.
+pub(crate) fn small_share() -> Share {
+    Share {
+        heads: 128,
+        requests: 64,
+        openings: 64,
+        buffers: 64,
+        handshakes: 16,
+        streaming: 8,
+        coded_mib: 64,
+        look_ups: 4,
+        refusals_per_second: 5000,
+        ..Share::default()
+    }
+}
+
 /// Ends with the test.
-struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
     /// Starts a filter in `dir`; gives what it says of itself.
     fn start(dir: &Path, guarded: bool) -> (Self, String) {
+        Self::start_with(dir, |command| {
+            if guarded {
+                command.env(GUARDED, "1");
+            }
+        })
+    }
+
+    /// The same in an environment of one's own.
+    pub(crate) fn start_with(dir: &Path, change: impl FnOnce(&mut Command)) -> (Self, String) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "memory::a_process_of_its_own", "--nocapture"])
             .env(SOCKET, dir.join("control.sock"))
             .stdout(Stdio::piped());
-        if guarded {
-            command.env(GUARDED, "1");
-        }
+        change(&mut command);
         let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap())
             .lines()
@@ -62,7 +91,7 @@ impl Process {
     }
 
     /// How often `needle` is in its memory.
-    fn holds(&self, needle: &[u8]) -> usize {
+    pub(crate) fn holds(&self, needle: &[u8]) -> usize {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap();
         let mut memory = File::open(format!("/proc/{}/mem", self.0.id())).unwrap();
         let mut count = 0;
@@ -77,6 +106,32 @@ impl Process {
             }
         }
         count
+    }
+
+    /// Memory that is its own and no file's, KiB.
+    fn anonymous_kib(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"));
+        let amount = line.expect("RssAnon").trim().trim_end_matches(" kB");
+        amount.parse().unwrap()
+    }
+}
+
+impl Process {
+    /// A line of its status, KiB: `VmRSS` for the memory it has, `VmHWM` for the most it ever had.
+    pub(crate) fn memory_kib(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let mut words = line.unwrap().split_whitespace();
+        words.next().unwrap().parse().unwrap()
+    }
+
+    /// Files and connections it has open.
+    pub(crate) fn open_files(&self) -> usize {
+        let all = std::fs::read_dir(format!("/proc/{}/fd", self.0.id())).unwrap();
+        all.count()
     }
 }
 
@@ -154,4 +209,42 @@ async fn no_value_is_left_once_its_sandbox_is_gone() {
         }
     })
     .await;
+}
+
+/// A tunnel through which a byte went each way; both its ends.
+async fn used_tunnel(
+    filter: &Filter,
+    listener: &TcpListener,
+    host: &str,
+) -> (UnixStream, TcpStream) {
+    let mut client = filter.tunnel(host).await;
+    let mut server = within("a connection", listener.accept()).await.unwrap().0;
+    client.write_all(b"x").await.unwrap();
+    let asked = within("the byte", server.read_u8()).await.unwrap();
+    server.write_all(&[asked]).await.unwrap();
+    assert_eq!(within("the echo", client.read_u8()).await.unwrap(), b'x');
+    (client, server)
+}
+
+#[tokio::test]
+async fn an_idle_tunnel_takes_a_few_kilobytes() {
+    const FIRST: usize = 20;
+    const MANY: usize = 200;
+    let dir = tempfile::tempdir().unwrap();
+    let (process, _) = Process::start(dir.path(), false);
+    let filter = Filter::elsewhere(dir);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let host = format!("host.containers.internal:{port}");
+    filter.put(enforce(&[&host]), vec![]).await;
+    let (mut open, mut before) = (Vec::new(), 0);
+    for at in 0..FIRST + MANY {
+        if at == FIRST {
+            // What is made once for all tunnels is there now.
+            before = process.anonymous_kib();
+        }
+        open.push(used_tunnel(&filter, &listener, &host).await);
+    }
+    let each = process.anonymous_kib().saturating_sub(before) / MANY;
+    assert!(each <= 13, "{each} KiB for each tunnel");
 }

@@ -86,7 +86,12 @@ impl Origin {
                 let (seen, reply) = (seen.clone(), reply.clone());
                 tokio::spawn(async move {
                     match acceptor {
-                        None => serve(stream, seen, reply, false).await,
+                        None => {
+                            let mut first = [0; 3];
+                            let read = stream.peek(&mut first).await.unwrap_or(0);
+                            let http2 = &first[..read] == b"PRI";
+                            serve(stream, seen, reply, http2).await;
+                        }
                         Some(acceptor) => {
                             if let Ok(stream) = acceptor.accept(stream).await {
                                 let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");

@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 /// Nothing in these tests takes longer unless it hangs.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, future).await {
@@ -197,6 +197,13 @@ impl Control {
         serde_json::from_str(&line).ok()
     }
 
+    /// A line, however long it takes; `None` at the end.
+    pub(crate) async fn read_patiently<T: serde::de::DeserializeOwned>(&mut self) -> Option<T> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).await.ok()?;
+        serde_json::from_str(&line).ok()
+    }
+
     pub(crate) async fn ask(&mut self, request: &EgressRequest) -> EgressAnswer {
         self.send(request).await;
         self.read().await.expect("an answer")
@@ -334,5 +341,6 @@ pub(crate) fn injection(hosts: &[&str]) -> Injection {
         phantom: PHANTOM.to_owned(),
         value: VALUE.to_owned(),
         hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
+        renews: None,
     }
 }
