@@ -6,6 +6,7 @@
 
 mod config;
 mod conn;
+pub mod device;
 mod failure;
 mod files;
 mod forward;

@@ -1,13 +1,13 @@
 //! Verbs of the guest program.
 
-use handler_guest::{GuestConfig, launch, serve, serve_args};
+use handler_guest::{GuestConfig, device, launch, serve, serve_args};
 use handler_types::launch::{EGRESS_DIR, LaunchPlan};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-handler-guest serve --socket PATH --workdir DIR [--home DIR] [--egress-socket PATH --egress-port N]
+handler-guest serve --socket PATH --workdir DIR [--home DIR] [--egress-socket PATH --egress-port N [--transparent UID:GID]]
 handler-guest launch        (a plan on standard input)
-handler-guest probe [images]
+handler-guest probe [images | transparent]
 handler-guest --version
 ";
 /// Exit code of a wrong command line.
@@ -18,8 +18,10 @@ fn main() -> ExitCode {
     let verb = arguments.next();
     match verb.as_ref().and_then(|verb| verb.to_str()) {
         Some("serve") => run_serve(arguments),
-        Some("launch") => launch::run(|listener, plan| serve(listener, config_of(plan))),
-        Some("probe") => launch::probe(arguments.next().is_some_and(|what| what == "images")),
+        Some("launch") => {
+            launch::run(|launched, plan| serve(launched.listener, launched.device, config_of(plan)))
+        }
+        Some("probe") => launch::probe(besides(arguments.next())),
         Some("--version") => {
             say(std::io::stdout(), concat!(env!("CARGO_PKG_VERSION"), "\n"));
             ExitCode::SUCCESS
@@ -28,6 +30,14 @@ fn main() -> ExitCode {
             say(std::io::stderr(), USAGE);
             ExitCode::from(WRONG_USE)
         }
+    }
+}
+
+fn besides(argument: Option<std::ffi::OsString>) -> launch::Besides {
+    match argument.as_ref().and_then(|argument| argument.to_str()) {
+        Some("images") => launch::Besides::Images,
+        Some("transparent") => launch::Besides::Transparent,
+        _ => launch::Besides::Nothing,
     }
 }
 
@@ -42,8 +52,19 @@ fn run_serve(arguments: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
             return ExitCode::from(WRONG_USE);
         }
     };
+    let device = match args.transparent {
+        true => device::enter(args.config.uid, args.config.gid).map(Some),
+        false => Ok(None),
+    };
+    let device = match device {
+        Ok(device) => device,
+        Err(error) => {
+            say(std::io::stderr(), &format!("handler-guest: {error}\n"));
+            return ExitCode::FAILURE;
+        }
+    };
     match serve_args::listen(&args.socket) {
-        Ok(listener) => exit_code(serve(listener, args.config)),
+        Ok(listener) => exit_code(serve(listener, device, args.config)),
         Err(error) => {
             let socket = args.socket.display();
             say(

@@ -6,9 +6,12 @@ use crate::process::tree;
 use crate::{conn, forward, reaper, sys};
 use std::io::{self, Write as _};
 use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::io::unix::AsyncFd;
 use tokio::net::TcpListener;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::Instant;
@@ -36,14 +39,14 @@ enum StartFailure {
     System(#[from] io::Error),
 }
 
-/// Serves the guest protocol on `listener` until shut down, and gives the exit code of the process:
+/// Serves the guest protocol on `listener`, and the network on `device` (a TUN), until shut down, and gives the exit code of the process:
 /// 0 after a shutdown, 1 when it could not begin (the reason is on standard error).
 ///
 /// The calling process must have a single thread. It stays the parent of everything that runs in the
 /// sandbox, and should exit with the code at once.
 #[must_use]
-pub fn serve(listener: UnixListener, config: GuestConfig) -> i32 {
-    match run(listener, config) {
+pub fn serve(listener: UnixListener, device: Option<OwnedFd>, config: GuestConfig) -> i32 {
+    match run(listener, device, config) {
         Ok(()) => 0,
         Err(error) => {
             let _ = writeln!(io::stderr(), "handler-guest: {error}");
@@ -52,7 +55,11 @@ pub fn serve(listener: UnixListener, config: GuestConfig) -> i32 {
     }
 }
 
-fn run(listener: UnixListener, config: GuestConfig) -> Result<(), StartFailure> {
+fn run(
+    listener: UnixListener,
+    device: Option<OwnedFd>,
+    config: GuestConfig,
+) -> Result<(), StartFailure> {
     let (uid, gid) = (
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
@@ -77,7 +84,12 @@ fn run(listener: UnixListener, config: GuestConfig) -> Result<(), StartFailure> 
             let inside = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
                 .await
                 .map_err(|error| StartFailure::EgressPort { port, error })?;
-            spawn_local(forward::forward(inside, socket));
+            spawn_local(forward::forward(inside, socket.clone()));
+            if let Some(device) = device {
+                let device = sys::waitable(device)?;
+                let seed = u64::from_ne_bytes(sys::random()?);
+                spawn_local(serve_network(device, socket, seed));
+            }
         }
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let signals = sys::waitable(signals)?;
@@ -87,6 +99,13 @@ fn run(listener: UnixListener, config: GuestConfig) -> Result<(), StartFailure> 
         stop(guest).await;
         Ok(())
     })
+}
+
+/// The network of programs that know no proxy. Should it end, they are without one; everything else goes on.
+async fn serve_network(device: AsyncFd<OwnedFd>, socket: PathBuf, seed: u64) {
+    if let Err(error) = handler_netstack::run(device, socket, seed).await {
+        let _ = writeln!(io::stderr(), "handler-guest: network: {error}");
+    }
 }
 
 async fn accept(guest: Rc<Guest>, listener: tokio::net::UnixListener) {

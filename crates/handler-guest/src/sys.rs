@@ -3,7 +3,7 @@
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
 
 /// Makes sure that descriptors 0, 1 and 2 are open, so that no other file gets these numbers.
@@ -97,4 +97,41 @@ pub(crate) fn now_ms() -> i64 {
         .map_or(0, |passed| {
             i64::try_from(passed.as_millis()).unwrap_or(i64::MAX)
         })
+}
+
+/// Makes a TUN device of whole packets, without a header of its own, on an open `/dev/net/tun`. It lives as
+/// long as the descriptor. The name has at most 15 bytes.
+pub(crate) fn make_tun(control: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (to, byte) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *to = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes one `ifreq`, which lives over the call.
+    let result =
+        unsafe { libc::ioctl(control.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Says that a TUN device belongs to root: no other user attaches to it without `CAP_NET_ADMIN`.
+pub(crate) fn give_tun_to_root(device: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: TUNSETOWNER takes a number, not a pointer.
+    let result = unsafe {
+        libc::ioctl(
+            device.as_raw_fd(),
+            libc::TUNSETOWNER as _,
+            0 as libc::c_ulong,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

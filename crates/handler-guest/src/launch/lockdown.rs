@@ -16,7 +16,7 @@ use rustix::thread::{
 /// Gives up everything. `open_files`: the limit of open files (never above the hard limit).
 pub(super) fn apply(open_files: u64) -> Result<(), StepError> {
     limits(open_files)?;
-    drop_capabilities()?;
+    drop_capabilities(|| Ok(()))?;
     set_no_new_privs(true).step(|| "no new privileges")?;
     // PID 1 holds the guest's listening socket: nobody inside may read its memory or take its files.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step(|| "not dumpable")
@@ -38,7 +38,10 @@ fn limits(open_files: u64) -> Result<(), StepError> {
     setrlimit(Resource::Nofile, files).step(|| "open files limit")
 }
 
-fn drop_capabilities() -> Result<(), StepError> {
+/// Empties every set of capabilities. `change_user` runs while those that are in effect still are.
+pub(crate) fn drop_capabilities(
+    change_user: impl FnOnce() -> Result<(), StepError>,
+) -> Result<(), StepError> {
     for number in 0..64u32 {
         let Some(bit) = CapabilitySet::from_bits(1 << number) else {
             continue;
@@ -59,6 +62,7 @@ fn drop_capabilities() -> Result<(), StepError> {
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
     set_capabilities_secure_bits(bits).step(|| "secure bits")?;
+    change_user()?;
     let nothing = CapabilitySets {
         effective: CapabilitySet::empty(),
         permitted: CapabilitySet::empty(),

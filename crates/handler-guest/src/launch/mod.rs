@@ -6,7 +6,7 @@
 
 mod devices;
 mod files;
-mod lockdown;
+pub(crate) mod lockdown;
 mod mounts;
 mod namespaces;
 mod overlay;
@@ -16,15 +16,17 @@ mod root;
 mod seccomp;
 mod socket;
 mod start;
-mod step;
+pub(crate) mod step;
 mod sys;
 mod syscalls;
 mod tree;
+mod tun;
 
 pub use step::StepError;
 
 use handler_types::launch::{LaunchAnswer, LaunchPlan};
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
 use step::StepExt;
@@ -32,22 +34,42 @@ use step::StepExt;
 /// Longest plan, in bytes.
 const MAX_PLAN: u64 = 16 * 1024 * 1024;
 
+/// What a launch gives to PID 1 of the finished sandbox.
+#[derive(Debug)]
+pub struct Launched {
+    /// Where the guest is to listen.
+    pub listener: UnixListener,
+    /// The TUN device of transparent mode; none: it is off.
+    pub device: Option<OwnedFd>,
+}
+
 /// `handler-guest launch`: reads the plan, launches, answers on standard output.
 ///
 /// `serve` runs as PID 1 in the finished sandbox; what it returns is the exit code of PID 1. It may
 /// start threads; until then the process must have only one.
-pub fn run(serve: impl FnOnce(UnixListener, &LaunchPlan) -> i32) -> ExitCode {
+pub fn run(serve: impl FnOnce(Launched, &LaunchPlan) -> i32) -> ExitCode {
     let answer = match read_plan() {
-        Ok(plan) => start::start(&plan, |listener| serve(listener, &plan)),
+        Ok(plan) => start::start(&plan, |launched| serve(launched, &plan)),
         Err(error) => error.into_answer(),
     };
     reply(&answer)
 }
 
-/// `handler-guest probe`: tries on this host what a launch needs (with `images`, what image roots need besides),
-/// and answers like one. Nothing is left running; the process id answered is 0.
-pub fn probe(images: bool) -> ExitCode {
-    reply(&probe::probe(images).unwrap_or_else(StepError::into_answer))
+/// What [`probe`] tries besides what every launch needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Besides {
+    /// Nothing.
+    Nothing,
+    /// An overlay as the root.
+    Images,
+    /// The device of transparent mode.
+    Transparent,
+}
+
+/// `handler-guest probe`: tries on this host what a launch needs and answers like one. Nothing is left running;
+/// the process id answered is 0.
+pub fn probe(besides: Besides) -> ExitCode {
+    reply(&probe::probe(besides).unwrap_or_else(StepError::into_answer))
 }
 
 fn read_plan() -> Result<LaunchPlan, StepError> {

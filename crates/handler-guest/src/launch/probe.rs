@@ -1,7 +1,7 @@
 //! A rehearsal: the steps of a launch that depend on the host, tried for real in a process that ends at once.
 
 use super::step::{StepError, StepExt};
-use super::{lockdown, mounts, namespaces, seccomp, sys};
+use super::{Besides, lockdown, mounts, namespaces, seccomp, sys};
 use handler_types::launch::LaunchAnswer;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::MountAttrFlags;
@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 
 /// Tries namespaces, `/proc`, a copied tree, lockdown and seccomp.
-pub(super) fn probe(images: bool) -> Result<LaunchAnswer, StepError> {
+pub(super) fn probe(besides: Besides) -> Result<LaunchAnswer, StepError> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     namespaces::enter(uid, gid)?;
@@ -20,7 +20,7 @@ pub(super) fn probe(images: bool) -> Result<LaunchAnswer, StepError> {
     match sys::fork().step(|| "start PID 1")? {
         None => {
             drop(read);
-            if let Err(error) = rehearse(images) {
+            if let Err(error) = rehearse(besides) {
                 let text = serde_json::to_vec(&error.into_answer()).unwrap_or_default();
                 let _ = File::from(write).write_all(&text);
                 sys::exit_now(1);
@@ -42,6 +42,8 @@ pub(super) fn probe(images: bool) -> Result<LaunchAnswer, StepError> {
                     Ok(LaunchAnswer::Ready {
                         pid: 0,
                         start_ticks: 0,
+                        transparent: besides == Besides::Transparent,
+                        obstacle: None,
                     })
                 }
                 (_, status) => Err(StepError::new("PID 1", format!("it ended: {status:?}"))),
@@ -50,8 +52,11 @@ pub(super) fn probe(images: bool) -> Result<LaunchAnswer, StepError> {
     }
 }
 
-fn rehearse(images: bool) -> Result<(), StepError> {
+fn rehearse(besides: Besides) -> Result<(), StepError> {
     namespaces::enter_mounts()?;
+    if besides == Besides::Transparent {
+        crate::device::make()?;
+    }
     namespaces::furnish("probe")?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     let root = mounts::fresh("tmpfs", &[("mode", "0755")], attributes)?;
@@ -59,7 +64,7 @@ fn rehearse(images: bool) -> Result<(), StepError> {
         .step(|| "open the host's root")?;
     mounts::attach(root.as_fd(), place.as_fd(), "the new root")?;
     let tree = super::tree::Tree::new(root);
-    if images {
+    if besides == Besides::Images {
         super::overlay::rehearse(&tree)?;
     }
     super::proc::mount(&tree, rustix::process::geteuid().as_raw())?;

@@ -12,7 +12,7 @@
 //! Invariant: a launcher that ends before it answered, for whatever reason, leaves no PID 1.
 
 use super::step::{StepError, StepExt};
-use super::{lockdown, namespaces, root, seccomp, socket, sys};
+use super::{Launched, lockdown, namespaces, root, seccomp, socket, sys, tun};
 use handler_types::launch::{LaunchAnswer, LaunchPlan};
 use rustix::fs::Mode;
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -21,7 +21,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 
-/// What the child says when all is done; anything else is a failure as JSON.
+/// What the child says when all is done, and why it is not transparent behind it; anything else is a failure as JSON.
 const READY: &[u8] = b"ready";
 const MAX_REPORT: u64 = 64 * 1024;
 
@@ -32,7 +32,7 @@ struct Pipes {
 }
 
 /// Launches. In the launcher this returns the answer; in PID 1 it never returns.
-pub(super) fn start(plan: &LaunchPlan, serve: impl FnOnce(UnixListener) -> i32) -> LaunchAnswer {
+pub(super) fn start(plan: &LaunchPlan, serve: impl FnOnce(Launched) -> i32) -> LaunchAnswer {
     let listener = match socket::listen(&plan.socket) {
         Ok(listener) => listener,
         Err(error) => return error.into_answer(),
@@ -47,7 +47,7 @@ pub(super) fn start(plan: &LaunchPlan, serve: impl FnOnce(UnixListener) -> i32) 
 fn prepare_and_fork(
     plan: &LaunchPlan,
     listener: UnixListener,
-    serve: impl FnOnce(UnixListener) -> i32,
+    serve: impl FnOnce(Launched) -> i32,
 ) -> Result<LaunchAnswer, StepError> {
     let log = socket::open_log(&plan.log)?;
     socket::join_cgroups(&plan.cgroups)?;
@@ -84,11 +84,8 @@ fn supervise(pid: Pid, pipes: Pipes) -> Result<LaunchAnswer, StepError> {
     drop(go);
     let mut said = Vec::new();
     let read = report.take(MAX_REPORT).read_to_end(&mut said);
-    if let (Ok(_), Ok(ticks), READY) = (&read, &ticks, said.as_slice()) {
-        return Ok(LaunchAnswer::Ready {
-            pid: pid.as_raw_nonzero().get(),
-            start_ticks: *ticks,
-        });
+    if let (Ok(_), Ok(ticks), Some(rest)) = (&read, &ticks, said.strip_prefix(READY)) {
+        return Ok(ready(pid, *ticks, rest));
     }
     let _ = rustix::process::kill_process(pid, Signal::KILL);
     let ended = rustix::process::waitpid(Some(pid), WaitOptions::empty());
@@ -106,33 +103,65 @@ fn supervise(pid: Pid, pipes: Pipes) -> Result<LaunchAnswer, StepError> {
     ))
 }
 
+/// The answer to `READY` and what was said behind it: the device's state in one byte, then the obstacle.
+fn ready(pid: Pid, start_ticks: u64, rest: &[u8]) -> LaunchAnswer {
+    let (transparent, obstacle) = match rest.split_first() {
+        Some((b'+', _)) => (true, None),
+        Some((_, text)) if !text.is_empty() => {
+            (false, Some(String::from_utf8_lossy(text).into_owned()))
+        }
+        _ => (false, None),
+    };
+    LaunchAnswer::Ready {
+        pid: pid.as_raw_nonzero().get(),
+        start_ticks,
+        transparent,
+        obstacle,
+    }
+}
+
 /// PID 1's side: everything until it serves, then serving. Ends the process.
 fn become_init(
     plan: &LaunchPlan,
     listener: UnixListener,
     log: File,
     pipes: Pipes,
-    serve: impl FnOnce(UnixListener) -> i32,
+    serve: impl FnOnce(Launched) -> i32,
 ) -> ! {
     let Pipes {
         go: (mut go, go_write),
         report: (report_read, mut report),
     } = pipes;
     drop((go_write, report_read));
-    if let Err(error) = enter_sandbox(plan, &mut go, log) {
-        let text = serde_json::to_vec(&error.into_answer()).unwrap_or_default();
-        let _ = report.write_all(&text);
-        sys::exit_now(1);
-    }
+    let (device, obstacle) = match enter_sandbox(plan, &mut go, log) {
+        Ok(entered) => entered,
+        Err(error) => {
+            let text = serde_json::to_vec(&error.into_answer()).unwrap_or_default();
+            let _ = report.write_all(&text);
+            sys::exit_now(1);
+        }
+    };
     drop(go);
+    let state = if device.is_some() { b"+" } else { b"-" };
+    let obstacle = obstacle.unwrap_or_default();
+    let said = [READY, state, obstacle.as_bytes()].concat();
     let told = rustix::process::set_parent_process_death_signal(None).is_ok()
-        && report.write_all(READY).is_ok();
+        && report.write_all(&said).is_ok();
     drop(report);
-    let code = if told { serve(listener) } else { 1 };
+    let code = if told {
+        serve(Launched { listener, device })
+    } else {
+        1
+    };
     sys::exit_now(code)
 }
 
-fn enter_sandbox(plan: &LaunchPlan, go: &mut File, log: File) -> Result<(), StepError> {
+/// Makes the sandbox around this process. Gives the device of transparent mode, or why it is wanted but not there.
+fn enter_sandbox(
+    plan: &LaunchPlan,
+    go: &mut File,
+    log: File,
+) -> Result<(Option<OwnedFd>, Option<String>), StepError> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .step(|| "die with the launcher")?;
     // The launcher may have died between the fork and the line above: then this reads nothing.
@@ -140,13 +169,19 @@ fn enter_sandbox(plan: &LaunchPlan, go: &mut File, log: File) -> Result<(), Step
     rustix::process::setsid().step(|| "own session")?;
     redirect_stdio(log)?;
     namespaces::enter_mounts()?;
-    root::build(plan)?;
+    // While the host's device node can still be opened and this process may still change the network.
+    let (device, obstacle) = tun::of_plan(plan)?;
+    match device {
+        Some(_) => root::build(&tun::with_name_server(plan))?,
+        None => root::build(plan)?,
+    }
     namespaces::furnish(&plan.hostname)?;
     // A missing working folder is the first command's error, not the sandbox's.
     let _ = rustix::process::chdir(plan.workdir.as_str());
     let filter = seccomp::filter()?;
     lockdown::apply(plan.open_files)?;
-    seccomp::install(&filter)
+    seccomp::install(&filter)?;
+    Ok((device, obstacle))
 }
 
 fn redirect_stdio(log: File) -> Result<(), StepError> {

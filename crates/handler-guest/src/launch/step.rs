@@ -19,7 +19,7 @@ pub struct StepError {
 
 impl StepError {
     /// A failure that is not the system's.
-    pub(super) fn new(step: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn new(step: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             step: step.into(),
             message: message.into(),
@@ -38,7 +38,7 @@ impl StepError {
 }
 
 /// Gives a result its step.
-pub(super) trait StepExt<T> {
+pub(crate) trait StepExt<T> {
     /// Names the step; the text is made only when it failed.
     fn step<S: Into<String>>(self, step: impl FnOnce() -> S) -> Result<T, StepError>;
 }
