@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use handler_types::SandboxId;
 use handler_types::api::HostCheck;
 use handler_types::lifetime::Capabilities;
+use handler_types::network::TransparentView;
 use handler_types::sandbox::{Resources, SandboxSpec};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +42,9 @@ pub struct Instance {
     pub guest_socket: PathBuf,
     /// What could not be enforced and was done without, in words.
     pub warnings: Vec<String>,
+    /// Whether programs that ignore proxy variables are caught; absent in instances older than the question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transparent: Option<TransparentView>,
 }
 
 /// Something of ours that exists on this host.

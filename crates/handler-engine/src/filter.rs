@@ -5,10 +5,11 @@
 
 use crate::error::EngineError;
 use async_trait::async_trait;
-use handler_types::egress::{EgressSettings, Injection};
+use handler_types::egress::{EgressSettings, Injection, Renews};
+use handler_types::login::is_refresh;
 use handler_types::network::NetworkPolicy;
 use handler_types::provider::SecretRef;
-use handler_types::sandbox::{PhantomBinding, SandboxSpec};
+use handler_types::sandbox::{LoginBinding, PhantomBinding, SandboxSpec};
 use handler_types::{SandboxId, SecretValue};
 use std::path::Path;
 use tokio::sync::watch;
@@ -40,6 +41,19 @@ pub trait EgressControl: Send + Sync + std::fmt::Debug {
 pub trait SecretResolver: Send + Sync {
     /// The value, or why there is none, in words without the value.
     async fn resolve(&self, secret: &SecretRef) -> Result<SecretValue, String>;
+    /// The stand-ins of a login in a sandbox and what they stand for now, the newest last; or why there are none.
+    async fn login(&self, binding: &LoginBinding) -> Result<Vec<LoginToken>, String>;
+}
+
+/// A login's token with its stand-in.
+#[derive(Debug)]
+pub struct LoginToken {
+    /// Its field in the file, a JSON pointer.
+    pub field: String,
+    /// The stand-in.
+    pub phantom: String,
+    /// The token, exactly as long.
+    pub value: SecretValue,
 }
 
 /// The policy the filter enforces: what was asked for, and the hosts that secrets are given to.
@@ -47,7 +61,9 @@ pub trait SecretResolver: Send + Sync {
 pub fn effective_policy(spec: &SandboxSpec) -> NetworkPolicy {
     let mut policy = spec.network.clone();
     if let NetworkPolicy::Filtered { allow, .. } = &mut policy {
-        for host in spec.phantoms.iter().flat_map(|binding| &binding.hosts) {
+        let logins = spec.logins.iter().flat_map(|binding| &binding.hosts);
+        let secrets = spec.phantoms.iter().flat_map(|binding| &binding.hosts);
+        for host in secrets.chain(logins) {
             if !allow.contains(host) {
                 allow.push(host.clone());
             }
@@ -71,7 +87,21 @@ fn bind(binding: &PhantomBinding, value: &SecretValue) -> Result<Injection, Engi
         phantom: binding.phantom.clone(),
         value: value.expose().to_owned(),
         hosts: binding.hosts.clone(),
+        renews: None,
     })
+}
+
+fn bind_login(binding: &LoginBinding, token: &LoginToken) -> Injection {
+    Injection {
+        name: format!("logins/{}", binding.login),
+        phantom: token.phantom.clone(),
+        value: token.value.expose().to_owned(),
+        hosts: binding.hosts.clone(),
+        renews: is_refresh(&token.field).then(|| Renews {
+            login: binding.login.clone(),
+            field: token.field.clone(),
+        }),
+    }
 }
 
 /// Builds a sandbox's settings, resolving its secrets. With `strict` a secret without a usable value is an
@@ -99,6 +129,18 @@ pub async fn build_settings(
             Ok(injection) => injections.push(injection),
             Err(error) if strict => return Err(error),
             Err(error) => tracing::warn!(%error, "a secret is not given to a running sandbox"),
+        }
+    }
+    for binding in &spec.logins {
+        match resolver.login(binding).await {
+            Ok(tokens) => injections.extend(tokens.iter().map(|t| bind_login(binding, t))),
+            Err(reason) if strict => {
+                let secret = format!("logins/{}", binding.login);
+                return Err(EngineError::Secret { secret, reason });
+            }
+            Err(reason) => {
+                tracing::warn!(login = binding.login, %reason, "a login is not given to a running sandbox");
+            }
         }
     }
     Ok(EgressSettings {

@@ -22,6 +22,6 @@ pub use engine::{
 };
 pub use error::{EngineError, Retry, Whose};
 pub use guest::GuestHandle;
-pub use phantom::make_phantom;
+pub use phantom::{make_login_phantom, make_phantom};
 pub use remove_tree::remove_tree as remove_folder;
 pub use rows_store::StoreRows;

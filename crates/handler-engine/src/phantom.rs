@@ -4,6 +4,8 @@
 //! rest kept), so that clients which check the form of a key accept it. The invariant: it never equals the
 //! value. Of the value it shows its shape and, when at least [`SECRET_TAIL`] characters follow, its vendor prefix.
 
+use handler_types::login::is_jwt;
+
 /// Shortest value that can be hidden behind a phantom.
 const SHORTEST: usize = 8;
 /// A vendor prefix is kept only when at least so many characters follow it.
@@ -40,6 +42,33 @@ pub fn make_phantom(value: &str, mut random: impl FnMut() -> u8) -> Option<Strin
         phantom[at] = successor(phantom[at]);
     }
     String::from_utf8(phantom).ok()
+}
+
+/// Shortest signature of a JSON Web Token that is replaced alone, in characters: 128 bits.
+const SIGNATURE: usize = 22;
+const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Makes a stand-in for a login's token: of a JSON Web Token the signature alone is another, so that programs can
+/// read what it says (who, until when); of anything else as [`make_phantom`].
+#[must_use]
+pub fn make_login_phantom(value: &str, mut random: impl FnMut() -> u8) -> Option<String> {
+    let signed = value
+        .rsplit_once('.')
+        .filter(|(_, signature)| is_jwt(value) && signature.len() >= SIGNATURE);
+    let Some((said, signature)) = signed else {
+        return make_phantom(value, random);
+    };
+    // The last character has bits that decoders check to be zero.
+    let (body, last) = signature.split_at(signature.len() - 1);
+    let mut drawn: Vec<u8> = body
+        .bytes()
+        .map(|_| BASE64URL[usize::from(random() & 63)])
+        .collect();
+    if drawn == body.as_bytes() {
+        drawn[0] = if drawn[0] == b'A' { b'B' } else { b'A' };
+    }
+    let drawn = String::from_utf8(drawn).ok()?;
+    Some(format!("{said}.{drawn}{last}"))
 }
 
 /// Length of the vendor prefix (`sk-ant-api03-`), or 0.
@@ -117,6 +146,29 @@ mod tests {
         assert_eq!(vendor_prefix(format!("a-b-c-d-e-{tail}").as_bytes()), 8);
         assert_eq!(vendor_prefix(format!("Sk-{tail}").as_bytes()), 0);
         assert_eq!(vendor_prefix(format!("abcdefghijklm-{tail}").as_bytes()), 0);
+    }
+
+    #[test]
+    fn of_a_json_web_token_only_the_signature_is_another() {
+        let signature = "c2lnbmF0dXJlLW9mLWFjY2Vzcw-_0Q";
+        let token = format!("eyJhbGciOiJSUzI1NiJ9.eyJleHAiOjF9.{signature}");
+        let phantom = make_login_phantom(&token, counter()).expect("stand-in");
+        assert!(phantom.starts_with("eyJhbGciOiJSUzI1NiJ9.eyJleHAiOjF9."));
+        assert!(is_jwt(&phantom) && phantom.len() == token.len() && phantom.ends_with('Q'));
+        let other = phantom.rsplit_once('.').expect("parts").1;
+        let alike = other.bytes().zip(signature.bytes()).filter(|(a, b)| a == b);
+        assert!(alike.count() < signature.len() / 2, "{other}");
+        let mut stuck = signature.bytes().cycle();
+        let echo = move || {
+            let byte = stuck.next().expect("endless");
+            u8::try_from(BASE64URL.iter().position(|b| *b == byte).expect("known")).expect("small")
+        };
+        assert_ne!(make_login_phantom(&token, echo).expect("stand-in"), token);
+        let short = make_login_phantom("eyJhbGc.eyJleHA.c2ln", counter()).expect("stand-in");
+        assert!(
+            !short.starts_with("eyJhbGc"),
+            "a short one is replaced whole: {short}"
+        );
     }
 
     #[test]

@@ -102,6 +102,10 @@ impl SandboxRow {
             scope: self.spec.scope.clone(),
             workdir: self.spec.workdir.clone(),
             network: self.spec.network.clone(),
+            transparent: self
+                .instance
+                .as_ref()
+                .and_then(|instance| instance.transparent.clone()),
             resources: self.spec.resources,
             lifetime: self.spec.lifetime,
             labels: self.spec.labels.clone(),

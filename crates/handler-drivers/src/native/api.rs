@@ -62,6 +62,12 @@ pub(super) async fn probe_images(program: &Path) -> Result<LaunchAnswer, Launche
     run(program, &arguments, b"", Stdio::null(), PROBE_TIMEOUT).await
 }
 
+/// The same with the device of transparent mode besides.
+pub(super) async fn probe_transparent(program: &Path) -> Result<LaunchAnswer, LauncherError> {
+    let arguments = ["probe", "transparent"];
+    run(program, &arguments, b"", Stdio::null(), PROBE_TIMEOUT).await
+}
+
 async fn run(
     program: &Path,
     arguments: &[&str],
@@ -124,7 +130,9 @@ mod tests {
             ready,
             LaunchAnswer::Ready {
                 pid: 7,
-                start_ticks: 9
+                start_ticks: 9,
+                transparent: false,
+                obstacle: None,
             }
         );
         assert!(parse(b"").is_err());

@@ -1,5 +1,6 @@
-//! The certificate bundle of a sandbox: the system's authorities and its own.
+//! The certificate bundle of a sandbox: the system's authorities and its own; and the same for Java.
 
+use super::java;
 use super::system::CA_BUNDLES;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,7 +9,12 @@ use std::path::{Path, PathBuf};
 /// Longest file of authorities that is read, in bytes.
 const MAX_ROOTS: u64 = 16 * 1024 * 1024;
 
-/// Writes the bundle. `extra`: one more file of authorities (a company's), if configured.
+/// Where the store for Java lies, beside the bundle.
+pub(crate) fn java_store(bundle: &Path) -> PathBuf {
+    bundle.with_extension("jks")
+}
+
+/// Writes the bundle and, beside it, [`java_store`]. `extra`: one more file of authorities (a company's), if configured.
 ///
 /// Not flushed to the disk: it is written anew at each start.
 pub(crate) fn write(path: &Path, extra: Option<&Path>, own: Option<&str>) -> io::Result<()> {
@@ -22,13 +28,20 @@ pub(crate) fn write(path: &Path, extra: Option<&Path>, own: Option<&str>) -> io:
         append(&mut bundle, file)?;
     }
     bundle.extend_from_slice(own.unwrap_or_default().as_bytes());
-    if std::fs::read(path).is_ok_and(|before| before == bundle) {
+    let store = java_store(path);
+    if store.is_file() && std::fs::read(path).is_ok_and(|before| before == bundle) {
         return Ok(());
     }
+    // The bundle last: when it is found to be the same, the store is, too.
+    replace(&store, &java::trust_store(&bundle))?;
+    replace(path, &bundle)
+}
+
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("new");
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o644);
-    options.open(&fresh)?.write_all(&bundle)?;
+    options.open(&fresh)?.write_all(content)?;
     std::fs::rename(fresh, path)
 }
 
@@ -61,7 +74,7 @@ mod tests {
             let text = std::fs::read_to_string(&bundle).expect("reads");
             assert!(text.ends_with("EXTRA\nOWN\n"));
         }
-        assert_eq!(std::fs::read_dir(folder.path()).expect("reads").count(), 2);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("reads").count(), 3);
         assert!(write(&bundle, Some(Path::new("/nonexistent")), None).is_err());
     }
 }

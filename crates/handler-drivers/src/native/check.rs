@@ -2,7 +2,7 @@
 
 use super::advice::{self, Sysctls};
 use super::cgroup::CgroupFolders;
-use super::{NativeConfig, NativeDriver, api};
+use super::{NativeConfig, NativeDriver, api, transparent};
 use handler_engine::driver::DriverError;
 use handler_types::api::{CheckStatus, HostCheck};
 use handler_types::launch::LaunchAnswer;
@@ -65,16 +65,17 @@ const NODE: &str = "Harnesses need Node 22 or newer; it is brought along where t
 const NPM: &str = "It is needed once, to install harnesses.";
 
 async fn run(config: &NativeConfig, cgroups: &CgroupFolders) -> Vec<HostCheck> {
-    let (rehearsal, images, node, npm) = tokio::join!(
+    let (rehearsal, images, transparent, node, npm) = tokio::join!(
         rehearsal(config),
         image_roots(config),
+        transparent::check(config),
         program("node", NODE),
         program("npm", NPM)
     );
     let mut checks = vec![kernel()];
     checks.extend(rehearsal);
     checks.extend(images);
-    checks.extend([limits(cgroups), disk(config), node, npm]);
+    checks.extend([transparent, limits(cgroups), disk(config), node, npm]);
     checks
 }
 

@@ -11,14 +11,17 @@ pub(crate) mod ca;
 mod cgroup;
 mod check;
 mod destroy;
+pub(crate) mod environment;
 pub(crate) mod files;
 mod images;
+pub(crate) mod java;
 mod live;
 pub(crate) mod observe;
 pub(crate) mod plan;
 pub(crate) mod process;
 mod start;
 pub(crate) mod system;
+pub(crate) mod transparent;
 
 use async_trait::async_trait;
 use cgroup::{CgroupFolders, Controller};
@@ -80,6 +83,7 @@ pub struct NativeDriver {
     cgroups: CgroupFolders,
     checks: check::Cache,
     images: Images,
+    transparent: transparent::Probe,
 }
 
 impl NativeDriver {
@@ -95,6 +99,7 @@ impl NativeDriver {
             config,
             cgroups: CgroupFolders::of_this_process(),
             checks: check::Cache::default(),
+            transparent: transparent::Probe::default(),
         }
     }
 }
@@ -126,6 +131,7 @@ impl Driver for NativeDriver {
 
     async fn capabilities(&self) -> Capabilities {
         let can = |controller| self.cgroups.obstacle(controller).is_none();
+        let transparent = self.transparent.can(&self.config).await;
         Capabilities {
             host_root: true,
             memory_limit: can(Controller::Memory),
@@ -135,6 +141,8 @@ impl Driver for NativeDriver {
             images: self.images.can(&self.config).await,
             image_mounts: self.images.can(&self.config).await,
             display: true,
+            transparent,
+            transparent_auto: transparent,
             ..Capabilities::default()
         }
     }
@@ -157,6 +165,7 @@ impl Driver for NativeDriver {
             ));
         }
         self.images.accept(spec)?;
+        transparent::accept(spec)?;
         plan::check_spec(spec, &self.config.private)?;
         let limits = cgroup::limits_of(&spec.resources).map_err(DriverError::Invalid)?;
         if !spec.strict_limits {

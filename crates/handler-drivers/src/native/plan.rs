@@ -9,20 +9,19 @@
 //! | a writable folder or an image on the home, on `/tmp` or on a mount | one would hide the other |
 //! | paths that are not absolute and plain, or hold a zero byte | they mean different things to different readers |
 
+use super::ca;
+use super::environment::environment;
 use super::files;
 use super::images::Taken;
-use super::system::{
-    CA_VARIABLES, EGRESS_PORT, NO_PROXY, OWN_FOLDERS, OWN_TREES, PATH, PROXY_VARIABLES, SYSTEM,
-    SYSTEM_ETC,
-};
+use super::system::{EGRESS_PORT, OWN_FOLDERS, OWN_TREES, SYSTEM, SYSTEM_ETC};
 use handler_engine::driver::{DriverError, InstancePlan};
 use handler_images::ImageRoot;
 use handler_types::image::ImageMount;
 use handler_types::launch::{
-    CA_BUNDLE, LaunchFile, LaunchMount, LaunchOverlay, LaunchPlan, WAYLAND_SOCKET,
+    CA_BUNDLE, JAVA_TRUST_STORE, LaunchFile, LaunchMount, LaunchOverlay, LaunchPlan, WAYLAND_SOCKET,
 };
 use handler_types::sandbox::SandboxSpec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 /// User name inside.
@@ -168,6 +167,7 @@ pub(super) fn launch_plan(
         socket: text(&paths.socket)?,
         egress_dir: plan.egress_dir.as_deref().map(text).transpose()?,
         egress_port: EGRESS_PORT,
+        transparent: spec.transparent,
         env: environment(plan, facts, images.root.as_ref()),
         workdir: spec.workdir.clone(),
         cgroups: cgroups
@@ -248,11 +248,14 @@ fn user_mounts(spec: &SandboxSpec) -> Vec<LaunchMount> {
 
 fn mounts(spec: &SandboxSpec, paths: &InstancePaths) -> Result<Vec<LaunchMount>, DriverError> {
     let mut mounts = user_mounts(spec);
-    mounts.push(LaunchMount {
-        source: text(&paths.ca_bundle)?,
-        target: CA_BUNDLE.to_owned(),
-        read_only: true,
-    });
+    let store = ca::java_store(&paths.ca_bundle);
+    for (source, target) in [(&paths.ca_bundle, CA_BUNDLE), (&store, JAVA_TRUST_STORE)] {
+        mounts.push(LaunchMount {
+            source: text(source)?,
+            target: target.to_owned(),
+            read_only: true,
+        });
+    }
     // Connecting to a socket is no writing to the mount.
     mounts.extend(spec.display.iter().map(|socket| LaunchMount {
         source: socket.clone(),
@@ -287,62 +290,6 @@ fn generated(
         writable: file.writable,
     }));
     all
-}
-
-/// Of the image first, then what a sandbox needs, then what the spec says.
-fn environment(
-    plan: &InstancePlan,
-    facts: &HostFacts,
-    image: Option<&ImageRoot>,
-) -> BTreeMap<String, String> {
-    let spec = &plan.spec;
-    let of_image = image.map(|image| &image.config.env);
-    let mut env: BTreeMap<String, String> = of_image
-        .into_iter()
-        .flatten()
-        .filter(|(name, value)| is_variable(name, value))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    let path = search_path(spec, env.get("PATH").map_or(PATH, String::as_str));
-    let own = [
-        ("HANDLER_SANDBOX", plan.id.to_string()),
-        ("HOME", spec.home.clone()),
-        ("LOGNAME", USER.to_owned()),
-        ("PATH", path),
-        ("SHELL", facts.shell.clone()),
-        ("TERM", "xterm-256color".to_owned()),
-        ("TMPDIR", "/tmp".to_owned()),
-        ("USER", USER.to_owned()),
-    ];
-    env.extend(own.map(|(name, value)| (name.to_owned(), value)));
-    env.entry("LANG".to_owned())
-        .or_insert_with(|| "C.UTF-8".to_owned());
-    if spec.display.is_some() {
-        env.insert("WAYLAND_DISPLAY".to_owned(), WAYLAND_SOCKET.to_owned());
-    }
-    env.extend(
-        CA_VARIABLES
-            .iter()
-            .map(|name| ((*name).to_owned(), CA_BUNDLE.to_owned())),
-    );
-    if plan.egress_dir.is_some() {
-        let proxy = format!("http://127.0.0.1:{EGRESS_PORT}");
-        let pairs = PROXY_VARIABLES.iter().map(|name| (*name, proxy.as_str()));
-        for (name, value) in pairs.chain([("NO_PROXY", NO_PROXY)]) {
-            env.insert(name.to_owned(), value.to_owned());
-            env.insert(name.to_ascii_lowercase(), value.to_owned());
-        }
-    }
-    env.extend(spec.env.clone());
-    env
-}
-
-/// The home's programs, then the usual ones, then what is appended.
-fn search_path(spec: &SandboxSpec, usual: &str) -> String {
-    let home = format!("{}/.local/bin", spec.home.trim_end_matches('/'));
-    let appended = spec.path_append.iter().map(String::as_str);
-    let all: Vec<&str> = [home.as_str(), usual].into_iter().chain(appended).collect();
-    all.join(":")
 }
 
 pub(crate) fn check_target(target: &str) -> Result<(), DriverError> {
@@ -381,7 +328,7 @@ pub(crate) fn plain(path: &str) -> Result<(), DriverError> {
     }
 }
 
-fn is_variable(name: &str, value: &str) -> bool {
+pub(super) fn is_variable(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 

@@ -4,9 +4,10 @@ use super::cgroup::{Limit, Made};
 use super::images::Taken;
 use super::plan::{self, HostFacts, InstancePaths};
 use super::process::{Process, ProcessId};
-use super::{NativeConfig, NativeDriver, Reference, api, ca, cgroup, check, destroy};
+use super::{NativeConfig, NativeDriver, Reference, api, ca, cgroup, check, destroy, transparent};
 use handler_engine::driver::{DriverError, Instance, InstancePlan};
 use handler_types::launch::LaunchAnswer;
+use handler_types::network::TransparentView;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -30,7 +31,7 @@ pub(super) async fn start(
     if result.is_err() {
         undo(driver, plan, &paths, &made).await;
     }
-    let process = match result {
+    let (process, transparent) = match result {
         Err(DriverError::Failed { step, message }) => {
             return Err(check::explain(driver, step, message).await);
         }
@@ -45,6 +46,7 @@ pub(super) async fn start(
         reference: serde_json::to_value(reference).map_err(|error| failed("reference", &error))?,
         guest_socket: paths.socket,
         warnings: warnings(&made),
+        transparent: Some(transparent),
     })
 }
 
@@ -83,14 +85,23 @@ async fn launch(
     made: &Made,
     images: &Taken,
     log: File,
-) -> Result<ProcessId, DriverError> {
+) -> Result<(ProcessId, TransparentView), DriverError> {
     let facts = facts(&driver.config, images);
     let launch_plan = plan::launch_plan(plan, paths, &facts, images, &made.folders)?;
     let answer = api::launch(&driver.config.guest_program, &launch_plan, log)
         .await
         .map_err(|error| failed("launcher", &error))?;
     match answer {
-        LaunchAnswer::Ready { pid, start_ticks } => Ok(ProcessId { pid, start_ticks }),
+        LaunchAnswer::Ready {
+            pid,
+            start_ticks,
+            transparent,
+            obstacle,
+        } => {
+            let process = ProcessId { pid, start_ticks };
+            let view = transparent::view(plan, transparent, obstacle);
+            Ok((process, view))
+        }
         LaunchAnswer::Failed {
             step,
             message,

@@ -2,6 +2,7 @@
 
 use super::OciDriver;
 use super::info::EngineInfo;
+use super::transparent;
 use handler_types::api::{CheckStatus, HostCheck};
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -60,6 +61,7 @@ async fn run(driver: &OciDriver) -> Vec<HostCheck> {
         limits(&info),
         pause(&info),
         nested(&info),
+        transparent::check(&info),
     ]
 }
 

@@ -110,6 +110,8 @@ impl EngineInfo {
             privileged: true,
             open_network: true,
             runtimes: self.usable_runtimes(),
+            transparent: super::transparent::obstacle(self, None).is_none(),
+            transparent_auto: false,
             display: true,
             users: false,
         }

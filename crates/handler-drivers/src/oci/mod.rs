@@ -24,6 +24,7 @@ mod render_podman;
 mod sources;
 mod start;
 mod strays;
+mod transparent;
 
 pub use api::{Answer, Flavour, OciApi, OciSource, OciUse};
 pub use error::OciError;
@@ -39,7 +40,7 @@ use handler_types::api::HostCheck;
 use handler_types::lifetime::Capabilities;
 use handler_types::sandbox::SandboxSpec;
 use info::{EngineInfo, InfoCache};
-use plan::Etc;
+use plan::{Etc, ImageEnv};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -86,8 +87,8 @@ struct Memory {
     runtime: Option<String>,
     /// Users of images, by id.
     etc: HashMap<String, Etc>,
-    /// `PATH` of images, by id.
-    paths: HashMap<String, String>,
+    /// Variables of images, by id.
+    envs: HashMap<String, ImageEnv>,
 }
 
 /// Images remembered at most; beyond, all are forgotten and learned again.
@@ -169,10 +170,10 @@ impl OciDriver {
         memory.etc.insert(image.to_owned(), etc);
     }
 
-    /// `PATH` of an image; empty when it has none. Asked once by id.
-    async fn image_path(&self, engine: &OciUse, image: &str) -> Result<String, DriverError> {
-        if let Some(path) = self.memory().paths.get(image) {
-            return Ok(path.clone());
+    /// Variables of an image that ours are joined with. Asked once by id.
+    async fn image_env(&self, engine: &OciUse, image: &str) -> Result<ImageEnv, DriverError> {
+        if let Some(known) = self.memory().envs.get(image) {
+            return Ok(known.clone());
         }
         let seen = engine.inspect_image(image).await;
         let seen = seen.map_err(|error| OciError::from(error).at("look at the image"))?;
@@ -180,14 +181,13 @@ impl OciDriver {
             .config
             .and_then(|config| config.env)
             .unwrap_or_default();
-        let path = env.iter().find_map(|one| one.strip_prefix("PATH="));
-        let path = path.unwrap_or_default().to_owned();
+        let found = ImageEnv::of(&env);
         let mut memory = self.memory();
-        if memory.paths.len() >= MOST_IMAGES {
-            memory.paths.clear();
+        if memory.envs.len() >= MOST_IMAGES {
+            memory.envs.clear();
         }
-        memory.paths.insert(image.to_owned(), path.clone());
-        Ok(path)
+        memory.envs.insert(image.to_owned(), found.clone());
+        Ok(found)
     }
 
     fn mark(&self) -> PathBuf {

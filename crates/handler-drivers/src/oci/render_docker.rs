@@ -1,6 +1,7 @@
 //! A container as Docker's API wants it.
 
 use super::plan::ContainerPlan;
+use super::transparent::{CAPABILITIES, CAPABILITIES_OF_ROOT};
 use bollard::models::{
     ContainerCreateBody, DeviceMapping, HealthConfig, HostConfig, HostConfigLogConfig, Mount,
     MountBindOptions, MountBindOptionsPropagationEnum, MountType,
@@ -14,7 +15,7 @@ pub(super) fn body(plan: &ContainerPlan, seccomp: Option<&str>) -> ContainerCrea
         image: Some(plan.image.clone()),
         hostname: Some(plan.hostname.clone()),
         entrypoint: Some(plan.argv.clone()),
-        user: Some(format!("{}:{}", plan.identity.uid, plan.identity.gid)),
+        user: Some(user(plan)),
         working_dir: Some("/".to_owned()),
         env: Some(
             plan.env
@@ -33,6 +34,19 @@ pub(super) fn body(plan: &ContainerPlan, seccomp: Option<&str>) -> ContainerCrea
     }
 }
 
+/// The sandbox's user. Docker gives capabilities to root alone: with those that are lent, the guest becomes that user.
+fn user(plan: &ContainerPlan) -> String {
+    if plan.transparent {
+        return "0:0".to_owned();
+    }
+    format!("{}:{}", plan.identity.uid, plan.identity.gid)
+}
+
+fn lent() -> Vec<String> {
+    let all = CAPABILITIES.iter().chain(&CAPABILITIES_OF_ROOT);
+    all.map(|name| (*name).to_owned()).collect()
+}
+
 fn host(plan: &ContainerPlan, seccomp: Option<&str>) -> HostConfig {
     let device = |path: &&str| DeviceMapping {
         path_on_host: Some((*path).to_owned()),
@@ -42,6 +56,7 @@ fn host(plan: &ContainerPlan, seccomp: Option<&str>) -> HostConfig {
     HostConfig {
         readonly_rootfs: Some(true),
         privileged: Some(plan.confinement == Confinement::Privileged),
+        cap_add: plan.transparent.then(lent),
         cap_drop: (plan.confinement == Confinement::Strict).then(|| vec!["ALL".to_owned()]),
         security_opt: Some(security(plan.confinement, seccomp)),
         devices: Some(plan.devices.iter().map(device).collect()),

@@ -1,6 +1,7 @@
 //! A container as Podman's own API wants it.
 
 use super::plan::{Bind, ContainerPlan, Limits, Tmpfs};
+use super::transparent::CAPABILITIES;
 use handler_types::sandbox::Confinement;
 use serde_json::{Map, Value, json};
 
@@ -51,18 +52,33 @@ pub(super) fn body(plan: &ContainerPlan) -> Value {
 
 fn confinement(body: &mut Map<String, Value>, plan: &ContainerPlan) {
     let fields = match plan.confinement {
-        Confinement::Strict => json!({"cap_drop": ["all"], "no_new_privileges": true}),
+        Confinement::Strict => json!({
+            "cap_drop": ["all"],
+            "cap_add": lent(plan),
+            "no_new_privileges": true,
+            "devices": devices(plan),
+        }),
         Confinement::Nested => json!({
             "selinux_opts": ["disable"],
             "apparmor_profile": "unconfined",
             "unmask": ["/proc/*"],
-            "devices": plan.devices.iter().map(|device| json!({"path": device})).collect::<Vec<_>>(),
+            "devices": devices(plan),
         }),
         Confinement::Privileged => json!({"privileged": true}),
     };
     if let Value::Object(fields) = fields {
         body.extend(fields);
     }
+}
+
+fn devices(plan: &ContainerPlan) -> Vec<Value> {
+    let devices = plan.devices.iter();
+    devices.map(|device| json!({"path": device})).collect()
+}
+
+/// Capabilities that the guest gets, of whatever user it is, and gives up before it listens.
+fn lent(plan: &ContainerPlan) -> &'static [&'static str] {
+    if plan.transparent { &CAPABILITIES } else { &[] }
 }
 
 fn mounts(plan: &ContainerPlan) -> Vec<Value> {

@@ -5,8 +5,10 @@ use super::error::OciError;
 use super::identity::Identity;
 use super::info::EngineInfo;
 use super::paths::HostPaths;
-use super::plan::{self, Etc, Facts, Limits};
-use super::{OciDriver, Reference, containers, ending, labels, link, prepare, sources};
+use super::plan::{self, Etc, Facts, ImageEnv, Limits};
+use super::{
+    OciDriver, Reference, containers, ending, labels, link, prepare, sources, transparent,
+};
 use crate::native::plan::{check_own_folders, check_owner};
 use handler_engine::driver::{DriverError, Instance, InstancePlan};
 use handler_types::network::NetworkPolicy;
@@ -55,6 +57,7 @@ pub(super) async fn start(
         })?,
         guest_socket: paths.socket,
         warnings: warnings(plan, &info, facts.identity),
+        transparent: Some(transparent::view(plan)),
     })
 }
 
@@ -64,11 +67,9 @@ async fn facts(
     info: &EngineInfo,
     spec: &SandboxSpec,
 ) -> Result<Facts, DriverError> {
-    let image_path = match &spec.image {
-        Some(image) if !spec.path_append.is_empty() => {
-            Some(driver.image_path(engine, &image.id).await?)
-        }
-        _ => None,
+    let of_image = match &spec.image {
+        Some(image) => driver.image_env(engine, &image.id).await?,
+        None => ImageEnv::default(),
     };
     let asked = spec
         .runtime
@@ -78,7 +79,7 @@ async fn facts(
         identity: Identity::decide(spec.scope.as_deref()),
         keep_id: info.rootless && info.flavour == super::Flavour::Podman,
         guest_program: driver.config.guest_program.clone(),
-        image_path,
+        of_image,
         runtime: asked.or_else(|| driver.preferred_runtime()),
         limits: limits(&spec.resources, info)?,
         etc: Etc::default(),

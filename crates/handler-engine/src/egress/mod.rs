@@ -6,6 +6,7 @@
 
 mod keeper;
 mod process;
+mod renewals;
 mod subscribe;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use handler_types::SandboxId;
 use handler_types::egress::{EgressAnswer, EgressEvent, EgressRequest, EgressSettings};
 use handler_types::observe::EgressTraffic;
 use keeper::Keeper;
+pub use renewals::Renewal;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -170,6 +172,13 @@ impl EgressLink {
     #[must_use]
     pub fn subscribe(&self, after: u64) -> mpsc::Receiver<EgressEvent> {
         subscribe::subscribe(self.keeper.clone(), after)
+    }
+
+    /// New tokens of logins, one at a time, each until its outcome was told; also over restarts of the filter. Ends
+    /// with the link.
+    #[must_use]
+    pub fn renewals(&self) -> mpsc::Receiver<Renewal> {
+        renewals::renewals(self.keeper.clone())
     }
 
     /// Whether [`EgressLink::start`] started the filter, instead of adopting one with its sandboxes.

@@ -72,6 +72,7 @@ impl World {
                 enforcement: Enforcement::Enforce,
             },
             injections: vec![Injection {
+                renews: None,
                 name: "a/secret".to_owned(),
                 phantom: "just-a-phantom-value".to_owned(),
                 value: VALUE.to_owned(),

@@ -93,6 +93,17 @@ impl Connection {
         Ok(())
     }
 
+    /// Sends a line that is no request.
+    pub(super) async fn tell(
+        &mut self,
+        what: &impl serde::Serialize,
+    ) -> Result<(), EgressLinkError> {
+        let mut line = serde_json::to_vec(what).map_err(io::Error::from)?;
+        line.push(b'\n');
+        self.stream.write_all(&line).await?;
+        Ok(())
+    }
+
     /// The next line; `None` at the end.
     pub(super) async fn line(&mut self) -> Result<Option<Vec<u8>>, EgressLinkError> {
         let mut line = Vec::new();

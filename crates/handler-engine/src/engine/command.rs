@@ -50,6 +50,8 @@ pub(super) enum Command {
     SetNetwork(NetworkPolicy, Reply),
     /// A new filter process knows nothing of this sandbox: put its settings again.
     RefreshFilter,
+    /// Its secrets have changed: put its settings now, and say whether they are.
+    RenewFilter(Reply),
 }
 
 impl Command {
@@ -66,9 +68,10 @@ impl Command {
     pub(super) fn dismiss(self, result: impl FnOnce(bool) -> Result<SandboxView, EngineError>) {
         let (reply, is_delete) = match self {
             Self::Step { event, reply, .. } => (reply, event == Event::Delete),
-            Self::Wake { reply, .. } | Self::Update(_, reply) | Self::SetNetwork(_, reply) => {
-                (Some(reply), false)
-            }
+            Self::Wake { reply, .. }
+            | Self::Update(_, reply)
+            | Self::SetNetwork(_, reply)
+            | Self::RenewFilter(reply) => (Some(reply), false),
             Self::Idle | Self::RefreshFilter => (None, false),
         };
         if let Some(reply) = reply {

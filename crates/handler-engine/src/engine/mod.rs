@@ -301,6 +301,34 @@ impl Engine {
             .await
     }
 
+    /// Gives the filter a sandbox's settings again, because what its logins stand for has changed. Nothing happens
+    /// to one that does not run.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`]; when the filter cannot be reached, it is then tried again later.
+    pub async fn renew_filter(&self, id: &SandboxId) -> Result<(), EngineError> {
+        self.ask(id, Command::RenewFilter).await.map(drop)
+    }
+
+    /// Sandboxes that have a login, with their names.
+    #[must_use]
+    pub fn with_login(&self, login: &str) -> Vec<(SandboxId, String)> {
+        let rows = self.shared.rows().into_iter();
+        let has = |row: &Arc<SandboxRow>| row.spec.logins.iter().any(|one| one.login == login);
+        rows.filter(has)
+            .map(|row| (row.id.clone(), row.name().to_owned()))
+            .collect()
+    }
+
+    /// The names of all stand-ins of logins in sandboxes.
+    #[must_use]
+    pub fn login_grants(&self) -> std::collections::BTreeSet<String> {
+        let rows = self.shared.rows().into_iter();
+        rows.flat_map(|row| row.spec.logins.clone())
+            .map(|one| one.grant)
+            .collect()
+    }
+
     /// The drivers, for what they say of this host.
     #[must_use]
     pub fn drivers(&self) -> &[Arc<dyn crate::driver::Driver>] {

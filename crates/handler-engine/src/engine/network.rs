@@ -88,6 +88,19 @@ impl Owner {
         }
     }
 
+    /// Puts the settings now, if they are in force; later once more when that fails.
+    pub(super) async fn renew_filter(&mut self) -> Result<SandboxView, EngineError> {
+        let runs = matches!(self.state.phase, Phase::Running | Phase::Paused);
+        if runs
+            && self.state.networked
+            && let Err(error) = self.put_filter(false).await
+        {
+            self.refresh_later(&error);
+            return Err(error);
+        }
+        Ok(self.row.view())
+    }
+
     pub(super) fn refresh_later(&mut self, error: &EngineError) {
         tracing::warn!(sandbox = %self.id, error = %error.detail(), "the filter has no settings for a running sandbox");
         self.refresh = Some(Instant::now() + AGAIN);

@@ -122,6 +122,10 @@ impl Owner {
                 self.answer(Some(reply), result);
             }
             Command::RefreshFilter => self.refresh_filter().await,
+            Command::RenewFilter(reply) => {
+                let result = self.renew_filter().await;
+                self.answer(Some(reply), result);
+            }
         }
     }
 

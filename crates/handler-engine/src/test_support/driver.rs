@@ -334,6 +334,7 @@ impl Driver for FakeDriver {
             reference: serde_json::json!(number),
             guest_socket,
             warnings: Vec::new(),
+            transparent: None,
         })
     }
 

@@ -1,9 +1,10 @@
 //! A filter that only remembers its settings, and secrets that are fixed.
 
-use crate::filter::{EgressControl, FilterError, SecretResolver};
+use crate::filter::{EgressControl, FilterError, LoginToken, SecretResolver};
 use async_trait::async_trait;
 use handler_types::egress::EgressSettings;
 use handler_types::provider::SecretRef;
+use handler_types::sandbox::LoginBinding;
 use handler_types::{SandboxId, SecretValue};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -107,5 +108,9 @@ impl SecretResolver for FixedSecrets {
         value
             .map(SecretValue::new)
             .ok_or_else(|| "it has no value".to_owned())
+    }
+
+    async fn login(&self, binding: &LoginBinding) -> Result<Vec<LoginToken>, String> {
+        Err(format!("there is no login `{}`", binding.login))
     }
 }

@@ -1,6 +1,7 @@
 //! Tables over the plan: what is refused, and what a whole plan looks like.
 
 use super::*;
+use crate::native::system::NO_PROXY;
 use handler_types::SandboxId;
 use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::{FileSpec, MountSpec};
@@ -140,7 +141,10 @@ fn mounts_are_ordered_by_depth() {
         .iter()
         .map(|mount| mount.target.as_str())
         .collect();
-    assert_eq!(targets, ["/data", "/data/deep/er", CA_BUNDLE]);
+    assert_eq!(
+        targets,
+        ["/data", "/data/deep/er", CA_BUNDLE, JAVA_TRUST_STORE]
+    );
 }
 
 #[test]
@@ -156,6 +160,9 @@ fn only_a_sandbox_with_a_filter_is_pointed_to_it() {
     }
     assert_eq!(with.env["no_proxy"], NO_PROXY);
     assert_eq!(with.env["NODE_EXTRA_CA_CERTS"], CA_BUNDLE);
+    let java = |env: &std::collections::BTreeMap<String, String>| env["JAVA_TOOL_OPTIONS"].clone();
+    assert!(java(&with.env).contains("-Dhttps.proxyPort=3128"));
+    assert!(!java(&without.env).contains("proxyPort"));
     assert_eq!(with.egress_dir.as_deref(), Some("/run/e"));
 }
 
@@ -163,6 +170,8 @@ fn only_a_sandbox_with_a_filter_is_pointed_to_it() {
 fn the_specs_environment_wins_and_odd_names_are_refused() {
     let mut wanted = spec();
     wanted.env.insert("TERM".to_owned(), "dumb".to_owned());
+    let heap = "-Xmx64m".to_owned();
+    wanted.env.insert("JAVA_TOOL_OPTIONS".to_owned(), heap);
     let made = planned(&instance(wanted.clone())).expect("a plan");
     assert_eq!(made.env["TERM"], "dumb");
     assert_eq!(made.env["HANDLER_SANDBOX"], "sb0707070707070707");

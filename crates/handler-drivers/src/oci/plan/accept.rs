@@ -9,12 +9,14 @@
 //! | `PATH` in the environment together with folders to append | which one counts would be luck |
 //! | a display together with `WAYLAND_DISPLAY`, `XDG_RUNTIME_DIR` or `DISPLAY` | they are set by us |
 //! | stand-ins without network, or with variables of certificates set | the filter could not give their values |
+//! | transparent mode required without a filter, without strict confinement | there is nothing to catch, or nobody who keeps it |
 //! | what the engine cannot do here: runtime, limits (strict), nesting, image mounts | never pretended |
 
 use super::NESTED_DEVICES;
 use crate::native::plan as native;
 use crate::native::system::CA_VARIABLES;
 use crate::oci::info::EngineInfo;
+use crate::oci::transparent;
 use handler_engine::driver::DriverError;
 use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::{Confinement, SandboxSpec};
@@ -37,6 +39,7 @@ pub(in crate::oci) fn check(
     native::check_spec(spec, &[])?;
     places(spec)?;
     variables(spec)?;
+    transparent::accept(spec, engine)?;
     if let Some(socket) = &spec.display {
         is_socket(socket)?;
     }

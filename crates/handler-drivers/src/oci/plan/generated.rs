@@ -3,7 +3,9 @@
 use super::Facts;
 use crate::native::files as etc;
 use crate::native::plan::USER;
+use crate::oci::transparent;
 use handler_engine::driver::InstancePlan;
+use handler_types::launch::TRANSPARENT_RESOLV;
 use handler_types::network::NetworkPolicy;
 
 /// A file to be made.
@@ -26,7 +28,8 @@ pub(in crate::oci) struct Etc {
 
 /// Of the files a native sandbox has, those that make sense in any image; names are the engine's with an open network.
 const ALWAYS: &[&str] = &["/etc/passwd", "/etc/group", "/etc/machine-id"];
-const WITHOUT_ROUTE: &[&str] = &["/etc/hosts", "/etc/resolv.conf"];
+const WITHOUT_ROUTE: &[&str] = &["/etc/hosts", RESOLV];
+const RESOLV: &str = "/etc/resolv.conf";
 
 /// All of them.
 pub(super) fn files(plan: &InstancePlan, facts: &Facts) -> Vec<GeneratedFile> {
@@ -50,8 +53,11 @@ pub(super) fn files(plan: &InstancePlan, facts: &Facts) -> Vec<GeneratedFile> {
         .into_iter()
         .filter(|file| wanted(&file.target))
         .map(|file| GeneratedFile {
+            content: match file.target.as_str() {
+                RESOLV if transparent::is_wanted(&plan.spec) => TRANSPARENT_RESOLV.to_owned(),
+                _ => file.content,
+            },
             target: file.target,
-            content: file.content,
             mode: file.mode,
             writable: false,
         });

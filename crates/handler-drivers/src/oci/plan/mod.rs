@@ -15,10 +15,14 @@ pub(super) use places::Seed;
 use super::identity::Identity;
 use super::labels;
 use super::paths::{self, HostPaths};
+use crate::native::ca::java_store;
+use crate::native::java::JAVA_OPTIONS;
 use crate::native::plan::text;
 use crate::native::system::EGRESS_PORT;
+use crate::native::transparent::TUN;
+use crate::oci::transparent;
 use handler_engine::driver::{DriverError, InstancePlan};
-use handler_types::launch::{CA_BUNDLE, EGRESS_DIR};
+use handler_types::launch::{CA_BUNDLE, EGRESS_DIR, JAVA_TRUST_STORE};
 use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::Confinement;
 use std::collections::BTreeMap;
@@ -33,14 +37,36 @@ pub(super) struct Facts {
     pub(super) keep_id: bool,
     /// The guest program on the host.
     pub(super) guest_program: PathBuf,
-    /// `PATH` of the image, when something is to be appended.
-    pub(super) image_path: Option<String>,
+    /// What the image says that ours is joined with.
+    pub(super) of_image: ImageEnv,
     /// The runtime: asked for, or found to be the one that works here.
     pub(super) runtime: Option<String>,
     /// Limits that the engine enforces.
     pub(super) limits: Limits,
     /// Users and groups of the image.
     pub(super) etc: Etc,
+}
+
+/// Variables of an image that are joined with ours instead of being replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct ImageEnv {
+    pub(super) path: Option<String>,
+    pub(super) java_options: Option<String>,
+}
+
+impl ImageEnv {
+    /// Out of the `NAME=VALUE` lines of an image. What is empty is not there.
+    pub(super) fn of(lines: &[String]) -> Self {
+        let value = |name: &str| {
+            let found = lines.iter().filter_map(|line| line.split_once('='));
+            let mut values = found.filter(|(key, value)| *key == name && !value.is_empty());
+            values.next().map(|(_, value)| value.to_owned())
+        };
+        Self {
+            path: value("PATH"),
+            java_options: value(JAVA_OPTIONS),
+        }
+    }
 }
 
 /// Limits to set.
@@ -86,6 +112,8 @@ pub(super) struct ContainerPlan {
     /// Image id and target.
     pub(super) image_mounts: Vec<(String, String)>,
     pub(super) devices: Vec<&'static str>,
+    /// The guest is lent rights over the network while it starts.
+    pub(super) transparent: bool,
     /// The engine's own network instead of none.
     pub(super) open: bool,
     pub(super) limits: Limits,
@@ -122,15 +150,17 @@ pub(super) fn build(
     // The outer ones first, whatever order an engine mounts them in.
     binds.sort_by_key(|bind| bind.target.split('/').count());
     let mut labels = labels::of(plan, &paths.home);
+    let transparent = transparent::is_wanted(spec);
     let devices = match spec.confinement {
         Confinement::Nested => NESTED_DEVICES.to_vec(),
+        Confinement::Strict if transparent => vec![TUN],
         Confinement::Strict | Confinement::Privileged => Vec::new(),
     };
     let mut container = ContainerPlan {
         name: format!("handler-{}", plan.id),
         image: image.id.clone(),
         hostname: plan.id.to_string(),
-        argv: argv(plan),
+        argv: argv(plan, facts.identity),
         env: environment::environment(plan, facts)?,
         labels: BTreeMap::new(),
         identity: facts.identity,
@@ -145,6 +175,7 @@ pub(super) fn build(
             .map(|mount| (mount.image.id.clone(), mount.target.clone()))
             .collect(),
         devices,
+        transparent,
         open: matches!(spec.network, NetworkPolicy::Open),
         limits: facts.limits,
     };
@@ -166,7 +197,7 @@ pub(super) fn uses_filter(plan: &InstancePlan) -> bool {
     plan.egress_dir.is_some() && (!is_open || !plan.spec.phantoms.is_empty())
 }
 
-fn argv(plan: &InstancePlan) -> Vec<String> {
+fn argv(plan: &InstancePlan, identity: Identity) -> Vec<String> {
     let spec = &plan.spec;
     let mut argv: Vec<String> = [
         paths::INIT,
@@ -188,6 +219,10 @@ fn argv(plan: &InstancePlan) -> Vec<String> {
             EGRESS_PORT.to_string(),
         ]);
     }
+    if transparent::is_wanted(spec) {
+        let user = format!("{}:{}", identity.uid, identity.gid);
+        argv.extend(["--transparent".to_owned(), user]);
+    }
     argv
 }
 
@@ -208,6 +243,7 @@ fn own_binds(
         bind(&facts.guest_program, paths::INIT, true)?,
         bind(&paths.guest_dir, paths::GUEST_DIR, false)?,
         bind(&paths.ca_bundle, CA_BUNDLE, true)?,
+        bind(&java_store(&paths.ca_bundle), JAVA_TRUST_STORE, true)?,
     ];
     if let Some(folder) = plan.egress_dir.as_deref().filter(|_| uses_filter(plan)) {
         binds.push(bind(folder, EGRESS_DIR, true)?);

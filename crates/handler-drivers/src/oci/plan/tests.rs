@@ -4,6 +4,8 @@ use super::*;
 use crate::oci::info::EngineInfo;
 use crate::oci::{Flavour, render_docker, render_podman};
 use handler_types::image::{ImageMount, ImageUse};
+use handler_types::launch::TRANSPARENT_RESOLV;
+use handler_types::network::Transparent;
 use handler_types::sandbox::{FileSpec, MountSpec, SandboxSpec};
 use serde_json::json;
 
@@ -31,7 +33,7 @@ fn facts() -> Facts {
         identity: Identity { uid: 1000, gid: 100 },
         keep_id: true,
         guest_program: "/data/guest".into(),
-        image_path: None,
+        of_image: ImageEnv::default(),
         runtime: None,
         limits: Limits::default(),
         etc: Etc {
@@ -253,6 +255,50 @@ fn levels_of_confinement_are_what_docker_is_told() {
 }
 
 #[test]
+fn rights_over_the_network_are_lent_only_when_transparent_mode_is_required() {
+    let plain = built(|_| {});
+    assert!(file(&plain, "/etc/resolv.conf").is_some_and(|text| text.contains("127.0.0.1")));
+    let body = render_podman::body(&plain.container);
+    assert_eq!(
+        (&body["cap_add"], &body["devices"]),
+        (&json!([]), &json!([]))
+    );
+    let host = render_docker::body(&plain.container, None).host_config;
+    let host = host.expect("host");
+    assert_eq!((host.cap_add, host.devices), (None, Some(Vec::new())));
+
+    let on = built(|spec| spec.transparent = Transparent::Required);
+    assert_eq!(file(&on, "/etc/resolv.conf"), Some(TRANSPARENT_RESOLV));
+    let user = ["--transparent".to_owned(), "1000:100".to_owned()];
+    assert!(on.container.argv.ends_with(&user));
+    let body = render_podman::body(&on.container);
+    assert_eq!(body["user"], "1000:100");
+    assert_eq!(body["cap_drop"], json!(["all"]));
+    assert_eq!(body["cap_add"], json!(["CAP_NET_ADMIN", "CAP_SETPCAP"]));
+    assert_eq!(body["devices"], json!([{"path": "/dev/net/tun"}]));
+    assert_eq!(body["no_new_privileges"], true);
+    assert_eq!(body["netns"], json!({"nsmode": "none"}));
+    let body = render_docker::body(&on.container, None);
+    // Nobody else gets capabilities there; the guest becomes the user of its argument.
+    assert_eq!(body.user.as_deref(), Some("0:0"));
+    let host = body.host_config.expect("host");
+    assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));
+    let lent = ["CAP_NET_ADMIN", "CAP_SETPCAP", "CAP_SETUID", "CAP_SETGID"];
+    assert_eq!(host.cap_add, Some(lent.map(str::to_owned).to_vec()));
+    assert_eq!(
+        host.security_opt,
+        Some(vec!["no-new-privileges:true".to_owned()])
+    );
+    assert_eq!(host.network_mode.as_deref(), Some("none"));
+    let devices = host.devices.expect("devices");
+    let paths: Vec<_> = devices
+        .iter()
+        .map(|one| one.path_in_container.as_deref())
+        .collect();
+    assert_eq!(paths, [Some("/dev/net/tun")]);
+}
+
+#[test]
 fn limits_include_swap_and_a_changed_description_is_another_container() {
     let plan = plan(|_| {});
     let facts = Facts {
@@ -289,7 +335,10 @@ fn limits_include_swap_and_a_changed_description_is_another_container() {
 fn appended_folders_follow_the_images_own_path() {
     let plan = plan(|spec| spec.path_append = vec!["/t/bin".to_owned()]);
     let facts = Facts {
-        image_path: Some("/image/bin".to_owned()),
+        of_image: ImageEnv::of(&[
+            "PATH=/image/bin".to_owned(),
+            "JAVA_TOOL_OPTIONS=-Xmx64m".to_owned(),
+        ]),
         ..facts()
     };
     let env = build(&plan, &HostPaths::of(&plan), &facts)
@@ -297,6 +346,11 @@ fn appended_folders_follow_the_images_own_path() {
         .container
         .env;
     assert_eq!(env["PATH"], "/image/bin:/t/bin");
+    let java = &env["JAVA_TOOL_OPTIONS"];
+    assert!(
+        java.starts_with("-Xmx64m -Djavax.net.ssl.trustStore="),
+        "{java}"
+    );
     assert!(!built(|_| {}).container.env.contains_key("PATH"));
 }
 
@@ -304,7 +358,19 @@ type Change = fn(&mut SandboxSpec);
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let table: [(&str, Change); 9] = [
+    let table: [(&str, Change); 12] = [
+        ("transparent, and no way out", |spec| {
+            spec.transparent = Transparent::Required;
+            spec.network = NetworkPolicy::None;
+        }),
+        ("transparent, and the engine's own network", |spec| {
+            spec.transparent = Transparent::Required;
+            spec.network = NetworkPolicy::Open;
+        }),
+        ("transparent, and rights inside", |spec| {
+            spec.transparent = Transparent::Required;
+            spec.confinement = Confinement::Nested;
+        }),
         ("image", |spec| spec.image = None),
         ("backend", |spec| spec.backend = "docker".to_owned()),
         ("colon", |spec| spec.scope = Some("/work/a:b".to_owned())),
@@ -347,9 +413,15 @@ fn what_this_engine_cannot_do_is_refused() {
         pids_limit: false,
         image_mounts: false,
         default_runtime: "runc".to_owned(),
-        runtimes: [("runc".to_owned(), Ok(()))].into(),
+        runtimes: ["runc", "runsc"]
+            .map(|name| (name.to_owned(), Ok(())))
+            .into(),
     };
-    let table: [(&str, Change); 3] = [
+    let table: [(&str, Change); 4] = [
+        ("transparent mode in another kernel", |spec| {
+            spec.transparent = Transparent::Required;
+            spec.runtime = Some("runsc".to_owned());
+        }),
         ("runtime", |spec| spec.runtime = Some("crun".to_owned())),
         ("limit", |spec| {
             spec.resources.memory_mib = Some(64);
