@@ -6,6 +6,7 @@
 //! | `arch` | checks the arrows between crates and the house rules on files |
 //! | `made [--check]` | writes (or compares) `openapi/handler.json` and `docs/reference.md` |
 //! | `ci` | everything CI runs, in order |
+//! | `fuzz [target] [--seconds N]` | runs the coverage fuzzers of `fuzz/` |
 //! | `bench` | measures against the named peers and prints ratios |
 
 #![expect(
@@ -17,6 +18,7 @@
 mod arch;
 mod bench;
 mod ci;
+mod fuzz;
 mod guest;
 mod licences;
 mod made;
@@ -34,9 +36,10 @@ fn main() -> ExitCode {
         ["made"] => made::write(),
         ["made", "--check"] => made::check(),
         ["ci"] => ci::run_all(),
+        ["fuzz", rest @ ..] => fuzz::run_with(rest),
         ["bench", rest @ ..] => bench::run_with(rest),
         _ => Err(anyhow::anyhow!(
-            "usage: cargo xtask guest | arch | made [--check] | ci | bench"
+            "usage: cargo xtask guest | arch | made [--check] | ci | fuzz | bench"
         )),
     };
     match outcome {

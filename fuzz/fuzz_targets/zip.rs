@@ -1,0 +1,4 @@
+//! The coverage fuzzer of `handler_fuzz`'s target `zip`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| handler_fuzz::run("zip", data));
