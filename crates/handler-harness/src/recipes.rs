@@ -3,7 +3,7 @@
 //! Names are repositories without tag; the platform owns the tags, and `latest` is the only one.
 
 use crate::install::{InstallFile, install_files};
-use handler_types::harness::HarnessDescriptor;
+use handler_types::harness::{HarnessDescriptor, InstallManager};
 
 /// Repository of the toolbox.
 pub const TOOLBOX: &str = "localhost/handler/toolbox";
@@ -19,7 +19,8 @@ pub const TOOLBOX_FILES: [(&str, &str); 3] = [
     ("README.md", include_str!("../data/toolbox/README.md")),
 ];
 
-const INSTALL: &str = include_str!("../data/image/install.sh");
+const INSTALL_NPM: &str = include_str!("../data/image/install.sh");
+const INSTALL_PIP: &str = include_str!("../data/image/install-pip.sh");
 
 /// Repository of a harness's image.
 #[must_use]
@@ -38,18 +39,27 @@ pub fn image_prefix(name: &str) -> String {
 pub fn image_context(descriptor: &HarnessDescriptor) -> Option<Vec<(String, &'static str, u32)>> {
     let recipe = match descriptor.name.as_str() {
         "claude-code" => include_str!("../data/claude-code/Containerfile"),
+        "codex" => include_str!("../data/codex/Containerfile"),
+        "gemini-cli" => include_str!("../data/gemini-cli/Containerfile"),
+        "opencode" => include_str!("../data/opencode/Containerfile"),
         "pi" => include_str!("../data/pi/Containerfile"),
+        "qwen-code" => include_str!("../data/qwen-code/Containerfile"),
+        "vibe" => include_str!("../data/vibe/Containerfile"),
         _ => return None,
+    };
+    let install = match descriptor.install.manager {
+        InstallManager::Npm => INSTALL_NPM,
+        InstallManager::Pip => INSTALL_PIP,
     };
     let mut files = vec![
         (CONTAINERFILE.to_owned(), recipe, 0o644),
-        ("install.sh".to_owned(), INSTALL, 0o755),
+        ("install.sh".to_owned(), install, 0o755),
     ];
     for InstallFile {
         path,
         content,
         mode,
-    } in install_files(descriptor)?
+    } in install_files(&descriptor.name)?
     {
         files.push((format!("install/{path}"), content, *mode));
     }
@@ -73,7 +83,11 @@ mod tests {
                 assert!(recipe.contains(package.as_str()), "{package}");
             }
             let paths: Vec<_> = files.iter().map(|file| file.0.as_str()).collect();
-            assert!(paths.contains(&"install/package-lock.json"), "{paths:?}");
+            let lock = match descriptor.install.manager {
+                InstallManager::Npm => "install/package-lock.json",
+                InstallManager::Pip => "install/requirements.txt",
+            };
+            assert!(paths.contains(&lock), "{paths:?}");
         }
     }
 

@@ -43,7 +43,7 @@ for adapter in "$@"; do
     adapters="$adapters${adapters:+, }${adapter##*/} $(version_of "$adapter")"
 done
 # A layout that changed must be noticed here and not by an agent.
-[ -n "$number" ] && [ -n "$adapters" ]
+[ -n "$number" ]
 mkdir -p /usr/share/handler
-echo "$product $number ($adapters)" | tee /usr/share/handler/version
+echo "$product $number${adapters:+ ($adapters)}" | tee /usr/share/handler/version
 chmod -R a+rX "$prefix" /usr/share/handler

@@ -1,6 +1,6 @@
 //! What cannot be honoured is refused, with words that help.
 
-use crate::support::{BARE, GATEWAY, PHANTOM, input};
+use crate::support::{BARE, GATEWAY, PHANTOM, input, provided};
 use handler_harness::{descriptor, render};
 use handler_types::harness::PermissionMode::{AcceptEdits, Ask, Bypass};
 use handler_types::harness::RenderInput;
@@ -29,12 +29,12 @@ fn a_mode_the_harness_lacks_is_refused_with_the_modes_it_has() {
 #[test]
 fn a_model_the_provider_lacks_is_refused_with_the_nearest_one() {
     let mut wrong = input(GATEWAY, Bypass);
-    wrong.model = "house/larg".to_owned();
+    provided(&mut wrong).model = "house/larg".to_owned();
     assert_eq!(
         refusal("claude-code", &wrong),
         "the provider `mine` has no model `house/larg`; did you mean `house/large`?"
     );
-    wrong.model = "x\n".repeat(100_000);
+    provided(&mut wrong).model = "x\n".repeat(100_000);
     assert!(refusal("claude-code", &wrong).ends_with("; it has: house/large"));
     assert!(refusal("claude-code", &wrong).len() < 300);
 }
@@ -42,22 +42,23 @@ fn a_model_the_provider_lacks_is_refused_with_the_nearest_one() {
 #[test]
 fn a_provider_without_a_fitting_protocol_is_refused() {
     let mut wrong = input(BARE, Bypass);
-    let url = wrong.provider.endpoints.pop_first().expect("anthropic").1;
+    let endpoints = &mut provided(&mut wrong).provider.endpoints;
+    let url = endpoints.pop_first().expect("anthropic").1;
     assert_eq!(
         refusal("claude-code", &wrong),
         "Claude Code speaks anthropic, the provider `mine` speaks openai-chat"
     );
-    wrong.provider.endpoints.clear();
+    provided(&mut wrong).provider.endpoints.clear();
     assert!(refusal("pi", &wrong).ends_with("speaks nothing"));
     let gemini = handler_types::provider::Protocol::Gemini;
-    wrong.provider.endpoints.insert(gemini, url);
+    provided(&mut wrong).provider.endpoints.insert(gemini, url);
     assert!(refusal("pi", &wrong).ends_with("speaks gemini"));
 }
 
 #[test]
 fn an_endpoint_that_is_no_address_is_refused() {
     let mut wrong = input(BARE, Bypass);
-    for url in wrong.provider.endpoints.values_mut() {
+    for url in provided(&mut wrong).provider.endpoints.values_mut() {
         "http://gpu-box:8080".clone_into(url);
     }
     assert_eq!(
@@ -71,13 +72,13 @@ fn an_endpoint_that_is_no_address_is_refused() {
 fn a_key_no_header_can_carry_is_refused_and_not_shown() {
     for key in ["", "two\nlines", "schlüssel", "nul\0"] {
         let mut wrong = input(GATEWAY, Bypass);
-        wrong.key = Some(key.to_owned());
+        provided(&mut wrong).key = Some(key.to_owned());
         let text = refusal("claude-code", &wrong);
         assert!(text.contains("key of the provider `mine`"), "{text}");
         assert!(key.is_empty() || !text.contains(key));
     }
     let mut wrong = input(GATEWAY, Ask);
-    wrong.key = Some(PHANTOM.to_owned());
+    provided(&mut wrong).key = Some(PHANTOM.to_owned());
     assert!(!refusal("pi", &wrong).contains(PHANTOM));
 }
 
@@ -104,5 +105,5 @@ fn a_harness_nobody_wrote_a_rendering_for_is_refused() {
     other.name = "other".to_owned();
     other.product = "Other".to_owned();
     let error = render(&other, &input(BARE, Bypass)).expect_err("refused");
-    assert_eq!(error.to_string(), "Other has no provider rendering");
+    assert_eq!(error.to_string(), "Other has no rendering of its settings");
 }
