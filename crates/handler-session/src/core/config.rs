@@ -23,6 +23,8 @@ pub struct SessionConfig {
     pub network: NetworkPolicy,
     /// What every start sets (P7).
     pub defaults: SessionDefaults,
+    /// Put before the first prompt (P9); none: nothing.
+    pub instructions: Option<String>,
     /// A turn is cancelled after this time.
     pub turn_timeout: Duration,
     /// How long the agent may take to end a turn that was cancelled for its length.
@@ -49,6 +51,7 @@ impl SessionConfig {
             scope: scope.to_owned(),
             network: NetworkPolicy::None,
             defaults: SessionDefaults::default(),
+            instructions: None,
             turn_timeout: Duration::from_secs(3600),
             cancel_grace: Duration::from_secs(30),
             start_timeout: Duration::from_secs(120),

@@ -195,6 +195,7 @@ fn open_kind(
         kind,
         scope: config.scope.clone(),
         defaults: config.defaults.clone(),
+        instructions: config.instructions.clone(),
         client_info: config.client_info.clone(),
         steps: Vec::new(),
     };

@@ -18,6 +18,7 @@ pub(crate) mod permission;
 pub(crate) mod record;
 pub(crate) mod state;
 pub(crate) mod turn;
+mod usage;
 
 pub(crate) use effect::{Effect, UpdateEffect};
 pub(crate) use input::{Answer, Input};

@@ -42,6 +42,9 @@ pub(crate) struct Opening {
     pub scope: String,
     /// What is set afterwards.
     pub defaults: SessionDefaults,
+    /// Put before the conversation's first prompt (P9).
+    #[serde(default)]
+    pub instructions: Option<String>,
     /// Who the daemon says it is.
     pub client_info: ClientInfo,
     /// Defaults not yet set, last first.
@@ -55,6 +58,7 @@ impl Default for Opening {
             kind: OpenKind::New,
             scope: String::new(),
             defaults: SessionDefaults::default(),
+            instructions: None,
             client_info: ClientInfo {
                 name: "handler".to_owned(),
                 title: "Handler".to_owned(),
@@ -119,7 +123,9 @@ impl LiveState {
         }
         self.init = result;
         let scope = self.opening.scope.clone();
-        let mut params = json!({"cwd": scope, "mcpServers": []});
+        // P8: every session gets the servers of its agent.
+        let servers = &self.opening.defaults.mcp_servers;
+        let mut params = json!({"cwd": scope, "mcpServers": servers});
         let method = match &self.opening.kind {
             OpenKind::Load {
                 agent_session,

@@ -31,14 +31,30 @@ pub(crate) fn turn_start() -> Record {
     record(json!({"kind": "turn", "phase": "start"}))
 }
 
+/// How a turn ended.
+#[derive(Debug, Default)]
+pub(crate) struct TurnEnd<'a> {
+    /// As the agent says, or a word of ours.
+    pub(crate) reason: &'a str,
+    /// What it used, where the agent told.
+    pub(crate) usage: Option<Value>,
+    /// What went wrong.
+    pub(crate) error: Option<&'a str>,
+    /// Of the agent's answer.
+    pub(crate) offset: Option<u64>,
+}
+
 /// A turn ends.
 #[must_use]
-pub(crate) fn turn_end(stop_reason: &str, error: Option<&str>, offset: Option<u64>) -> Record {
-    let mut end = record(json!({"kind": "turn", "phase": "end", "stopReason": stop_reason}));
-    if let Some(error) = error {
+pub(crate) fn turn_end(turn: TurnEnd<'_>) -> Record {
+    let mut end = record(json!({"kind": "turn", "phase": "end", "stopReason": turn.reason}));
+    if let Some(usage) = turn.usage {
+        end.insert("usage".to_owned(), usage);
+    }
+    if let Some(error) = turn.error {
         end.insert("error".to_owned(), json!(error));
     }
-    at(end, offset)
+    at(end, turn.offset)
 }
 
 /// The agent is ready.

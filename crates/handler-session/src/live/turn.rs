@@ -1,9 +1,11 @@
 //! Turns: one at a time, from the prompt to its stop reason; cancelling; the end of the session.
 
 use super::opening::{StartFailure, StartFailureKind, error_text};
+use super::record::{self, TurnEnd};
 use super::state::{Expect, LiveState, Phase, Turn, send};
-use super::{Asker, Effect, UpdateEffect, record};
+use super::{Asker, Effect, UpdateEffect, usage};
 use crate::acp::{Envelope, RawObject, build, codes};
+use crate::policy::instructions;
 use handler_types::session::StopHow;
 use serde_json::{Value, json};
 
@@ -35,8 +37,9 @@ impl LiveState {
                 except,
             }));
         }
+        self.take_prompt_title(&prompt_text(&blocks));
+        let blocks = self.with_instructions(blocks, &mut params);
         let text = prompt_text(&blocks);
-        self.take_prompt_title(&text);
         let (prompt, is_cut) = cut(&text, KEPT_PROMPT);
         self.tool_titles.clear();
         self.towards_agent(&mut params);
@@ -51,6 +54,18 @@ impl LiveState {
         });
         self.had_turn = true;
         out.push(Effect::Changed);
+    }
+
+    /// The prompt as the agent gets it: the first one with the instructions before it (P9).
+    fn with_instructions(&self, blocks: Vec<Value>, params: &mut RawObject) -> Vec<Value> {
+        match &self.opening.instructions {
+            Some(text) if !self.had_turn => {
+                let blocks = instructions::before(text, blocks);
+                params.put("prompt", &blocks);
+                blocks
+            }
+            _ => blocks,
+        }
     }
 
     fn take_prompt_title(&mut self, text: &str) {
@@ -79,42 +94,38 @@ impl LiveState {
         out: &mut Vec<Effect>,
     ) {
         let is_timed_out = self.turn.as_ref().is_some_and(|turn| turn.is_timed_out);
-        let (reason, error) = match answer {
-            Ok(result) => (
-                result["stopReason"]
-                    .as_str()
-                    .unwrap_or("unknown")
-                    .chars()
-                    .take(64)
-                    .collect(),
-                None,
-            ),
-            Err(error) => ("error".to_owned(), Some(error_text(&error))),
+        let (reason, usage, error) = match answer {
+            Ok(result) => {
+                let reason = result["stopReason"].as_str().unwrap_or("unknown");
+                let reason = reason.chars().take(64).collect();
+                (reason, usage::of_answer(&result), None)
+            }
+            Err(error) => ("error".to_owned(), None, Some(error_text(&error))),
         };
         let reason = if is_timed_out {
             "timed_out".to_owned()
         } else {
             reason
         };
-        self.close_turn(&reason, error.as_deref(), Some(offset), asker.as_ref(), out);
+        let end = TurnEnd {
+            reason: &reason,
+            usage,
+            error: error.as_deref(),
+            offset: Some(offset),
+        };
+        self.close_turn(end, asker.as_ref(), out);
         self.reply(message, asker, out);
         out.push(Effect::Changed);
     }
 
     /// Ends the turn under way for the log and for those who did not start it.
-    fn close_turn(
-        &mut self,
-        reason: &str,
-        error: Option<&str>,
-        offset: Option<u64>,
-        asker: Option<&Asker>,
-        out: &mut Vec<Effect>,
-    ) {
-        self.settle_all("turn_end", offset, out);
+    fn close_turn(&mut self, end: TurnEnd<'_>, asker: Option<&Asker>, out: &mut Vec<Effect>) {
+        self.settle_all("turn_end", end.offset, out);
         if self.turn.take().is_none() {
             return;
         }
-        out.push(Effect::Record(record::turn_end(reason, error, offset)));
+        let reason = end.reason;
+        out.push(Effect::Record(record::turn_end(end)));
         self.last_stop_reason = Some(reason.to_owned());
         out.push(Effect::Show {
             frame: build::notification("_handler/turn_ended", Some(&json!({"stopReason": reason}))),
@@ -144,13 +155,13 @@ impl LiveState {
             .remove(&turn.request)
             .and_then(|waiting| waiting.asker);
         self.error = Some("the agent did not end a turn that took too long".to_owned());
-        self.close_turn(
-            "timed_out",
-            self.error.clone().as_deref(),
-            None,
-            asker.as_ref(),
-            out,
-        );
+        let error = self.error.clone();
+        let end = TurnEnd {
+            reason: "timed_out",
+            error: error.as_deref(),
+            ..TurnEnd::default()
+        };
+        self.close_turn(end, asker.as_ref(), out);
         if let Some(asker) = asker {
             out.push(Effect::Reply {
                 viewer: asker.viewer,
@@ -181,7 +192,11 @@ impl LiveState {
                 message: detail.to_owned(),
             });
         }
-        self.close_turn("stopped", None, None, None, out);
+        let end = TurnEnd {
+            reason: "stopped",
+            ..TurnEnd::default()
+        };
+        self.close_turn(end, None, out);
         self.phase = Phase::Ended;
         self.outstanding.clear();
         self.early.clear();

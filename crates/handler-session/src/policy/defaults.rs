@@ -219,6 +219,7 @@ mod tests {
         let defaults = SessionDefaults {
             mode_ids: vec!["default".into()],
             config_options: [("model".to_owned(), "m".to_owned())].into(),
+            ..SessionDefaults::default()
         };
         let steps = plan(&defaults, &claude()).expect("plan");
         assert_eq!(steps.len(), 2);

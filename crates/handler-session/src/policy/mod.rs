@@ -1,4 +1,4 @@
-//! What a message may do: the policy steps P1–P7 as pure functions.
+//! What a message may do: the policy steps P1–P7 and P9 as pure functions.
 //!
 //! | step | direction | decides | file |
 //! | --- | --- | --- | --- |
@@ -9,6 +9,7 @@
 //! | P5 | client → agent | `$/…` notifications are dropped | `from_client` |
 //! | P6 | both | `_…` extensions pass and are counted | `from_client`, `from_agent` |
 //! | P7 | own | the session's mode and options are set and verified | `defaults` |
+//! | P9 | client → agent | the agent's instructions stand before a conversation's first prompt | `instructions` |
 //!
 //! Besides, both directions have an allow-list of methods; an unknown request is answered with -32601.
 //! A step sees a message and a context and answers with a verdict; it performs nothing.
@@ -18,6 +19,7 @@ pub mod defaults;
 pub mod folders;
 pub mod from_agent;
 pub mod from_client;
+pub mod instructions;
 pub mod mcp;
 
 pub use defaults::DefaultStep;

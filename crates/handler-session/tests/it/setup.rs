@@ -3,7 +3,7 @@
 use crate::support::{SCOPE, World, briefs, config, log, until};
 use handler_session::testing::{AgentOut, BasicAgent, FakeGuest};
 use handler_session::{SessionCore, SessionHandle, StartError, StartFailureKind, StartKind};
-use handler_types::harness::SessionDefaults;
+use handler_types::harness::{McpServer, SessionDefaults};
 use handler_types::session::{SessionState, StopHow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -15,6 +15,7 @@ fn defaults(modes: &[&str], model: Option<&str>) -> SessionDefaults {
             .map(|model| ("model".to_owned(), model.to_owned()))
             .into_iter()
             .collect(),
+        ..SessionDefaults::default()
     }
 }
 
@@ -22,6 +23,12 @@ fn defaults(modes: &[&str], model: Option<&str>) -> SessionDefaults {
 async fn a_start_offers_no_files_or_terminals_and_sets_mode_and_model() {
     let world = World::with(BasicAgent::default(), |config| {
         config.defaults = defaults(&["nosuch", "default"], Some("big"));
+        config.defaults.mcp_servers = vec![McpServer::Stdio {
+            name: "tools".to_owned(),
+            command: "serve".to_owned(),
+            args: Vec::new(),
+            env: Vec::new(),
+        }];
     })
     .await;
     let lines: Vec<Value> = world
@@ -48,7 +55,11 @@ async fn a_start_offers_no_files_or_terminals_and_sets_mode_and_model() {
         json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false})
     );
     assert_eq!(lines[0]["params"]["protocolVersion"], 1);
-    assert_eq!(lines[1]["params"], json!({"cwd": SCOPE, "mcpServers": []}));
+    let server = json!({"name": "tools", "command": "serve", "args": [], "env": []});
+    assert_eq!(
+        lines[1]["params"],
+        json!({"cwd": SCOPE, "mcpServers": [server]})
+    );
     assert_eq!(
         lines[2]["params"],
         json!({"sessionId": "agent-1", "modeId": "default"})

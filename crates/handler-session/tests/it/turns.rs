@@ -54,6 +54,43 @@ async fn a_prompt_is_logged_and_shown_to_the_others_with_its_end() {
 }
 
 #[tokio::test]
+async fn instructions_stand_before_the_first_prompt_only_and_nobody_is_shown_them() {
+    let mut world = World::with(BasicAgent::default(), |config| {
+        config.instructions = Some("Be short.".to_owned());
+    })
+    .await;
+    let mut viewer = TestViewer::load(&world.session, SCOPE, 0).await;
+    viewer.call("session/prompt", prompt("hello")).await;
+    assert_eq!(
+        viewer.texts("agent_message_chunk"),
+        ["you said Be short.\n\nhello"]
+    );
+    let facts = world.until("a title", |f| f.title.is_some()).await;
+    assert_eq!(facts.title.as_deref(), Some("hello"));
+    viewer.call("session/prompt", prompt("again")).await;
+    // A daemon that takes over knows that they were given.
+    world
+        .restart(|config| config.instructions = Some("Be short.".to_owned()))
+        .await;
+    let mut viewer = TestViewer::load(&world.session, SCOPE, 0).await;
+    viewer.call("session/prompt", prompt("and again")).await;
+    let logged = briefs(&world.log());
+    let said = |line: &&String| line.contains("user_message_chunk") || line.contains("you said");
+    let said: Vec<_> = logged.iter().filter(said).map(String::as_str).collect();
+    assert_eq!(
+        said,
+        [
+            "user_message_chunk hello",
+            "agent_message_chunk you said Be short.\n\nhello",
+            "user_message_chunk again",
+            "agent_message_chunk you said again",
+            "user_message_chunk and again",
+            "agent_message_chunk you said and again",
+        ]
+    );
+}
+
+#[tokio::test]
 async fn an_echo_of_the_prompt_is_neither_logged_nor_shown() {
     let world = World::new().await;
     let mut viewer = TestViewer::load(&world.session, SCOPE, 0).await;
