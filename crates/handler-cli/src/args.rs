@@ -1,6 +1,8 @@
 //! Flags as typed. The doc comments are the help texts.
 
 use crate::commands::{
+    acp::AcpArgs,
+    agent::AgentAction,
     attach::AttachArgs,
     audit::AuditArgs,
     build::BuildAction,
@@ -9,7 +11,9 @@ use crate::commands::{
     fork::ForkAction,
     harness::HarnessAction,
     image::ImageAction,
+    login::LoginAction,
     preset::{PresetAction, QuickFileAction},
+    project::ProjectAction,
     provider::ProviderAction,
     run::RunArgs,
     sandbox::SandboxAction,
@@ -53,11 +57,19 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Follow a session from where it is: replay, then live; answer its questions
     Attach(AttachArgs),
+    /// Be an agent for an editor that speaks ACP (Zed and others), on standard input and output
+    Acp(Box<AcpArgs>),
     /// Open a shell in a sandbox: the named one, or the current folder's
     Shell(ShellArgs),
     /// List, show and stop sessions
     #[command(subcommand)]
     Session(SessionAction),
+    /// Say what you work on: folders, their settings and agents
+    #[command(subcommand)]
+    Project(ProjectAction),
+    /// Set up agents: a goal, its models, what they may reach
+    #[command(subcommand)]
+    Agent(Box<AgentAction>),
     /// Make and use sandboxes
     #[command(subcommand)]
     Sandbox(SandboxAction),
@@ -90,6 +102,9 @@ pub enum Command {
     /// Keep secrets
     #[command(subcommand)]
     Secret(SecretAction),
+    /// Keep logins of agent programs
+    #[command(subcommand)]
+    Login(LoginAction),
     /// Install agent programs
     #[command(subcommand)]
     Harness(HarnessAction),
@@ -99,7 +114,7 @@ pub enum Command {
     /// Follow and cancel long work on images
     #[command(subcommand)]
     Build(BuildAction),
-    /// See what a sandbox or session may reach and asks for, and change it
+    /// See what a sandbox, session or agent may reach and asks for, and change it
     #[command(subcommand)]
     Network(NetworkAction),
     /// See what was let out and refused and who changed what, and check that nothing was tampered with
@@ -195,9 +210,15 @@ pub enum Action {
     /// As in [`Command`].
     Attach(AttachArgs),
     /// As in [`Command`].
+    Acp(Box<AcpArgs>),
+    /// As in [`Command`].
     Shell(ShellArgs),
     /// As in [`Command`].
     Session(SessionAction),
+    /// As in [`Command`].
+    Project(ProjectAction),
+    /// As in [`Command`].
+    Agent(Box<AgentAction>),
     /// As in [`Command`].
     Sandbox(SandboxAction),
     /// As in [`Command`].
@@ -218,6 +239,8 @@ pub enum Action {
     Provider(ProviderAction),
     /// As in [`Command`].
     Secret(SecretAction),
+    /// See [`Command::Login`].
+    Login(LoginAction),
     /// As in [`Command`].
     Harness(HarnessAction),
     /// As in [`Command`].
@@ -284,8 +307,11 @@ impl Command {
             Self::Reference => return Parsed::Program(Program::Reference),
             Self::Run(args) => Action::Run(args),
             Self::Attach(args) => Action::Attach(args),
+            Self::Acp(args) => Action::Acp(args),
             Self::Shell(args) => Action::Shell(args),
             Self::Session(action) => Action::Session(action),
+            Self::Project(action) => Action::Project(action),
+            Self::Agent(action) => Action::Agent(action),
             Self::Sandbox(action) => Action::Sandbox(action),
             Self::Fork(action) => Action::Fork(action),
             Self::Ssh(args) => Action::Ssh(args),
@@ -295,6 +321,7 @@ impl Command {
             Self::QuickFile(action) => Action::QuickFile(action),
             Self::Provider(action) => Action::Provider(action),
             Self::Secret(action) => Action::Secret(action),
+            Self::Login(action) => Action::Login(action),
             Self::Harness(action) => Action::Harness(action),
             Self::Image(action) => Action::Image(action),
             Self::Build(action) => Action::Build(action),

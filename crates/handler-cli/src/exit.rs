@@ -57,6 +57,7 @@ impl Failure {
                 | ProblemCode::Unauthorized
                 | ProblemCode::Unenforceable
                 | ProblemCode::HostNotReady
+                | ProblemCode::RisksNotConfirmed
                 | ProblemCode::NotConfigured => 3,
                 ProblemCode::Invalid | ProblemCode::Ambiguous => 2,
                 _ => 1,

@@ -8,6 +8,7 @@ pub mod chat;
 pub mod commands;
 pub mod context;
 mod duration;
+pub mod editor;
 pub mod exit;
 pub mod out;
 

@@ -2,11 +2,12 @@
 
 use crate::error::ClientError;
 use crate::transport::{Client, encode};
+use handler_types::agent::{AgentRequest, AgentView};
 use handler_types::api::{
     BackendView, ChmodRequest, CreateTerminal, DirListing, ExecRequest, ExecResult, FileWritten,
-    FolderRequest, HarnessView, Health, MkdirRequest, MoveRequest, NetworkUpdate, Page,
-    ProcessView, ProviderRequest, ProviderTemplate, ProviderView, SecretRequest, SecretView,
-    SignalRequest,
+    FolderRequest, HarnessView, Health, LoginRequest, LoginView, MkdirRequest, MoveRequest,
+    NetworkUpdate, Page, ProcessView, ProviderRequest, ProviderTemplate, ProviderView,
+    SecretRequest, SecretView, SignalRequest,
 };
 use handler_types::audit::AuditVerdict;
 use handler_types::build::{
@@ -27,6 +28,7 @@ use handler_types::observe::{
 };
 use handler_types::port::{ForwardRequest, OpenRequest, OpenedPort, PortView, SshHostKey};
 use handler_types::preset::{Preset, PresetView, QuickFile, QuickFileView};
+use handler_types::project::{CreateProject, ProjectSettings, ProjectView};
 use handler_types::sandbox::{CreateSandbox, SandboxView};
 use handler_types::session::{CreateSession, SessionView};
 use handler_types::terminal::{ScreenView, TerminalView, TmuxSessions, UpdateTerminal};
@@ -211,6 +213,33 @@ calls! {
     /// Takes a fork's work back.
     merge_fork(sandbox: &str) body request: MergeRequest => POST "/v1/forks/{sandbox}/merge" => MergeResult;
 
+    /// Projects, last used first; with a folder only the one it is in.
+    projects(folder: &str) => GET "/v1/projects?folder={folder}" => Vec<ProjectView>;
+    /// Makes a project.
+    create_project() body request: CreateProject => POST "/v1/projects" => ProjectView;
+    /// One project, by id, the beginning of one, or its name.
+    project(id: &str) => GET "/v1/projects/{id}" => ProjectView;
+    /// Says something else of a project, whole.
+    put_project(id: &str) body settings: ProjectSettings => PUT "/v1/projects/{id}" => ProjectView;
+    /// Removes a project and its agents.
+    delete_project(id: &str) => DELETE "/v1/projects/{id}" => ();
+    /// Agents; with a project only its own.
+    agents_of(project: &str) => GET "/v1/agents?project={project}" => Vec<AgentView>;
+    /// Makes an agent.
+    create_agent() body request: AgentRequest => POST "/v1/agents" => AgentView;
+    /// One agent: by id, the beginning of one, its name, or `PROJECT/NAME`.
+    agent(id: &str) => GET "/v1/agents/{id}" => AgentView;
+    /// Sets an agent up anew, whole.
+    put_agent(id: &str) body request: AgentRequest => PUT "/v1/agents/{id}" => AgentView;
+    /// Removes an agent; its running sessions are stopped.
+    delete_agent(id: &str) => DELETE "/v1/agents/{id}" => ();
+    /// Puts entries on an agent's list.
+    agent_allow(id: &str) body request: EntriesRequest => POST "/v1/agents/{id}/network/allow" => AgentView;
+    /// Takes entries off an agent's list.
+    agent_block(id: &str) body request: EntriesRequest => POST "/v1/agents/{id}/network/block" => AgentView;
+    /// Refuses what an agent's list has not, or only tells.
+    agent_enforcement(id: &str) body request: EnforcementRequest => PUT "/v1/agents/{id}/network/enforcement" => AgentView;
+
     /// A page of sessions, last active first.
     sessions(scope: &str, cursor: &str, limit: u32) => GET "/v1/sessions?scope={scope}&cursor={cursor}&limit={limit}" => Page<SessionView>;
     /// Makes a session and starts it.
@@ -235,6 +264,10 @@ calls! {
 
     /// Stored secrets, without values.
     secrets() => GET "/v1/secrets" => Vec<SecretView>;
+    /// Stored logins, without their files.
+    logins() => GET "/v1/logins" => Vec<LoginView>;
+    /// Removes a login.
+    delete_login(name: &str) => DELETE "/v1/logins/{name}" => ();
     /// Harnesses.
     harnesses() => GET "/v1/harnesses" => Vec<HarnessView>;
     /// Installs a harness; answers when done.
@@ -278,6 +311,19 @@ impl Client {
         self.call(
             Method::PUT,
             &format!("/v1/secrets/{}", encode_path(path)),
+            Some(request),
+        )
+        .await
+    }
+
+    /// Stores a login.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn put_login(&self, name: &str, request: &LoginRequest) -> Answer<LoginView> {
+        self.call(
+            Method::PUT,
+            &format!("/v1/logins/{}", encode(name)),
             Some(request),
         )
         .await

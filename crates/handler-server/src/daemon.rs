@@ -2,9 +2,10 @@
 
 use crate::app::audit::Audit;
 use crate::app::limits::LimitsFile;
+use crate::app::observe::log::redact::Redaction;
 use crate::app::observe::{self, Observe};
 use crate::app::secrets::Resolver;
-use crate::app::{builds, images};
+use crate::app::{builds, images, logins};
 use crate::app::{harnesses, harnesses::Harnesses, sessions};
 use crate::config::Settings;
 use crate::events::EventHub;
@@ -21,6 +22,7 @@ use handler_engine::egress::{EgressLink, EgressLinkConfig};
 use handler_engine::{Engine, EngineConfig, EngineTiming, SandboxChange};
 use handler_store::db::Store;
 use handler_store::folders::WorkFolders;
+use handler_store::logins::LoginStore;
 use handler_store::providers::ProviderFiles;
 use handler_store::secrets::SecretStore;
 use handler_types::event::ServerEvent;
@@ -84,6 +86,8 @@ async fn compose(
     let secret_token = start::token(&layout)?;
     let store = Store::open(&layout.db())?;
     let secrets = SecretStore::new(layout.secrets_file(), layout.secrets_key());
+    let login_store = LoginStore::new(layout.logins_file(), layout.secrets_key());
+    let redaction = || Redaction::new(&layout, secrets.clone(), login_store.clone());
     let egress = Arc::new(start_egress(&layout, programs.program).await?);
     let engines = container_engines(&settings, &guest_program);
     let apis = engines.each_ref().map(|engine| engine.api().clone());
@@ -98,7 +102,10 @@ async fn compose(
         drivers: vec![Arc::new(NativeDriver::new(native)), podman, docker],
         egress: egress.clone(),
         rows: Arc::new(StoreRows::new(store.clone())),
-        resolver: Arc::new(Resolver(secrets.clone())),
+        resolver: Arc::new(Resolver {
+            secrets: secrets.clone(),
+            logins: login_store.clone(),
+        }),
         timing: EngineTiming::default(),
         limits: Arc::new(LimitsFile::open(layout.limits_file(), settings.limits)?),
         probe: None,
@@ -106,14 +113,15 @@ async fn compose(
     .await
     .context("cannot take up the sandboxes")?;
     let scrape_token = start::scrape_token(&layout)?;
-    let audit = Audit::start(&layout, secrets.clone(), egress.subscribe(0));
-    let observe = Observe::new(&layout, secrets.clone(), egress.clone(), scrape_token);
+    let audit = Audit::start(&layout, redaction(), egress.subscribe(0));
+    let observe = Observe::new(&layout, redaction(), egress.clone(), scrape_token);
     let app = Arc::new(App {
         providers: ProviderFiles::new(layout.providers_dir()),
         folders: WorkFolders::of(&layout, settings.home.clone()),
         settings,
         store,
         secrets,
+        logins: logins::Logins::new(login_store),
         engine,
         container_apis: apis,
         sessions: sessions::Sessions::default(),
@@ -127,6 +135,7 @@ async fn compose(
         learned: crate::app::learn::Learned::default(),
         audit,
         network_turn: tokio::sync::Mutex::default(),
+        agents_turn: tokio::sync::Mutex::default(),
         observe,
         ports: crate::app::ports::Ports::default(),
         previews: crate::app::previews::Previews::new(&secret_token),
@@ -137,11 +146,13 @@ async fn compose(
     });
     forward_sandbox_events(&app);
     forward_egress_events(&app, &egress);
+    logins::follow(&app, &egress).await;
     observe::start(&app);
     if let Err(error) = crate::app::ports::take_up(&app).await {
         tracing::error!(error = error.0.detail, "forwarded ports cannot be taken up");
     }
     sessions::take_up(&app).await;
+    crate::app::agents::tidy(&app).await;
     crate::app::terminals::take_up(&app).await;
     crate::app::spool::take_up(&app);
     images::toolbox::ensure(&app);
@@ -221,6 +232,7 @@ fn forward_sandbox_events(app: &Arc<App>) {
                     app.learned.forget(id.as_str());
                     crate::app::ports::forget(&app, &id).await;
                     crate::app::terminals::forget(&app, &id);
+                    logins::sweep(&app).await;
                     app.events
                         .publish(ServerEvent::SandboxRemoved { id: id.to_string() });
                 }

@@ -30,6 +30,8 @@ pub struct App {
     pub store: Store,
     /// Secret values.
     pub secrets: SecretStore,
+    /// Logins.
+    pub logins: crate::app::logins::Logins,
     /// Provider files.
     pub providers: ProviderFiles,
     /// Work folders.
@@ -60,6 +62,8 @@ pub struct App {
     pub audit: Audit,
     /// Held while a policy is changed on the ground of what it is.
     pub network_turn: tokio::sync::Mutex<()>,
+    /// Held while projects and agents are changed on the ground of what they are.
+    pub agents_turn: tokio::sync::Mutex<()>,
     /// What is seen of sandboxes and this host.
     pub observe: Observe,
     /// Connections to ports inside.

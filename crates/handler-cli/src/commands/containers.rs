@@ -1,8 +1,9 @@
-//! Flags of sandboxes that start from images.
+//! Flags for what engines differ in: images, confinement, transparent mode.
 
 use super::sandbox::pairs;
 use crate::exit::Failure;
 use clap::Args;
+use handler_types::network::Transparent;
 use handler_types::sandbox::{Confinement, CreateSandbox};
 
 /// What only they have.
@@ -17,6 +18,9 @@ pub struct ContainerArgs {
     /// How locked down it is: strict, nested (containers can run inside) or privileged
     #[arg(long, value_name = "LEVEL", value_parser = confinement)]
     pub confinement: Option<Confinement>,
+    /// Catch programs that ignore proxy variables: auto (native sandboxes, where /dev/net/tun is), off or required (containers too)
+    #[arg(long, value_name = "WHEN", value_parser = transparent)]
+    pub transparent: Option<Transparent>,
     /// Container runtime, e.g. crun or runsc (gVisor)
     #[arg(long)]
     pub runtime: Option<String>,
@@ -31,12 +35,21 @@ pub struct ContainerArgs {
     pub display: bool,
 }
 
-fn confinement(text: &str) -> Result<Confinement, String> {
+pub(super) fn confinement(text: &str) -> Result<Confinement, String> {
     match text {
         "strict" => Ok(Confinement::Strict),
         "nested" => Ok(Confinement::Nested),
         "privileged" => Ok(Confinement::Privileged),
         _ => Err("strict, nested or privileged".to_owned()),
+    }
+}
+
+fn transparent(text: &str) -> Result<Transparent, String> {
+    match text {
+        "auto" => Ok(Transparent::Auto),
+        "off" => Ok(Transparent::Off),
+        "required" => Ok(Transparent::Required),
+        _ => Err("auto, off or required".to_owned()),
     }
 }
 
@@ -48,6 +61,7 @@ pub(super) fn apply(args: ContainerArgs, request: &mut CreateSandbox) -> Result<
     request.image_mounts = pairs(&args.image_mount, "--image-mount")?;
     request.image = args.image;
     request.confinement = args.confinement.unwrap_or_default();
+    request.transparent = args.transparent.unwrap_or_default();
     request.runtime = args.runtime;
     request.writable_paths = args.writable;
     request.path_append = args.path_append;

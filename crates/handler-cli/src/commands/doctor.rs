@@ -58,6 +58,11 @@ fn abilities(can: &Capabilities) -> String {
         (can.nested, "nested containers"),
         (can.privileged, "privileged"),
         (can.open_network, "own network"),
+        (can.transparent_auto, "transparent mode"),
+        (
+            can.transparent && !can.transparent_auto,
+            "transparent mode with `required`",
+        ),
         (can.display, "display"),
         (can.users, "other users"),
     ]

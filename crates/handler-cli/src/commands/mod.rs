@@ -1,5 +1,8 @@
 //! One file per command.
 
+pub mod acp;
+pub mod agent;
+mod agent_flags;
 pub mod attach;
 pub mod audit;
 pub mod build;
@@ -17,6 +20,7 @@ pub mod git;
 pub mod harness;
 pub mod image;
 pub mod lifetime;
+pub mod login;
 pub mod manual;
 pub mod network;
 pub mod observe;
@@ -24,12 +28,15 @@ mod pack;
 mod paths;
 pub mod ports;
 pub mod preset;
+pub mod project;
 pub mod provider;
 mod raw;
 pub mod run;
+mod run_agent;
 pub mod sandbox;
 pub mod secret;
 pub mod session;
+pub mod session_texts;
 pub mod ssh;
 pub mod status;
 pub mod terminal;
@@ -51,8 +58,11 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
     match action {
         Action::Run(args) => run::run(*args, context).await,
         Action::Attach(args) => attach::run(args, context).await,
+        Action::Acp(args) => acp::run(*args, context).await,
         Action::Shell(args) => terminal::shell(args, context).await,
         Action::Session(action) => session::run(action, context).await,
+        Action::Project(action) => project::run(action, context).await,
+        Action::Agent(action) => agent::run(*action, context).await,
         Action::Sandbox(action) => sandbox::run(action, context).await,
         Action::Fork(action) => fork::run(action, context).await,
         Action::Ssh(args) => ssh::ssh(args, context).await,
@@ -62,6 +72,7 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::QuickFile(action) => preset::run_files(action, context).await,
         Action::Provider(action) => provider::run(action, context).await,
         Action::Secret(action) => secret::run(action, context).await,
+        Action::Login(action) => login::run(action, context).await,
         Action::Harness(action) => harness::run(action, context).await,
         Action::Image(action) => image::run(action, context).await,
         Action::Build(action) => build::run(action, context).await,

@@ -1,6 +1,7 @@
 //! `handler run`: a task for an agent in a folder, followed to the end of its turn.
 
 use super::network::NetworkArgs;
+use super::run_agent;
 use super::{Outcome, absolute, current_folder};
 use crate::chat::{Chat, Until};
 use crate::context::Context;
@@ -39,6 +40,15 @@ pub struct RunArgs {
     /// Project folder (default: the current folder)
     #[arg(long)]
     pub folder: Option<String>,
+    /// The agent it goes to (default: that of the project the folder is in)
+    #[arg(long)]
+    pub agent: Option<String>,
+    /// Run it without the project's agent
+    #[arg(long, conflicts_with = "agent")]
+    pub no_agent: bool,
+    /// Change the agent's settings to what the other options say
+    #[arg(long, conflicts_with = "no_agent")]
+    pub save: bool,
     /// Agent program (default: the first installed one that fits)
     #[arg(long)]
     pub harness: Option<String>,
@@ -77,20 +87,31 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
         Some(folder) => absolute(folder)?,
         None => current_folder()?,
     };
-    let request = CreateSession {
-        scope,
-        harness: args.harness,
-        provider: args.provider,
-        backend: args.backend,
-        model: args.model,
-        permissions: args.permissions.map(Into::into),
-        network: args.network.policy()?,
-        prompt: Some(prompt),
-        title: None,
-        turn_timeout_secs: args.turn_timeout,
-        idle_timeout_secs: None,
-    };
     let client = context.client()?;
+    let agent = run_agent::chosen(&client, &args, &scope).await?;
+    let request = match agent {
+        Some(agent) => run_agent::request(&client, &args, &scope, agent, context).await?,
+        None if args.save => {
+            return Err(Failure::Usage(
+                "--save: the folder is in no project with an agent, and none is named".into(),
+            ));
+        }
+        None => CreateSession {
+            scope,
+            harness: args.harness,
+            provider: args.provider,
+            backend: args.backend,
+            model: args.model,
+            permissions: args.permissions.map(Into::into),
+            network: args.network.policy()?,
+            turn_timeout_secs: args.turn_timeout,
+            ..CreateSession::default()
+        },
+    };
+    let request = CreateSession {
+        prompt: Some(prompt),
+        ..request
+    };
     let session = client.create_session(&request).await?;
     if args.detach {
         context

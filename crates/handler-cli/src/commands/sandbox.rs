@@ -247,6 +247,9 @@ pub struct UpArgs {
     /// A stored secret as a phantom: NAME=SECRET@HOST:PORT[,HOST:PORT] (repeatable)
     #[arg(long, value_name = "NAME=SECRET@HOST:PORT")]
     pub secret: Vec<String>,
+    /// A stored login with stand-ins for its tokens, as a file inside: NAME=PATH (repeatable)
+    #[arg(long, value_name = "NAME=PATH")]
+    pub login: Vec<String>,
     #[command(flatten)]
     pub network: NetworkArgs,
     /// Memory in MiB
@@ -479,6 +482,7 @@ fn request(args: UpArgs) -> Result<CreateSandbox, Failure> {
             .iter()
             .map(|s| grant(s))
             .collect::<Result<_, _>>()?,
+        logins: super::login::grants(&args.login)?,
         ..CreateSandbox::default()
     };
     lifetime::apply(&args.life, &mut request)?;
@@ -496,7 +500,7 @@ pub(super) fn pairs(given: &[String], flag: &str) -> Result<BTreeMap<String, Str
         .collect()
 }
 
-fn mount(text: &str) -> Result<MountSpec, Failure> {
+pub(super) fn mount(text: &str) -> Result<MountSpec, Failure> {
     let (text, read_only) = match text.strip_suffix(":ro") {
         Some(rest) => (rest, true),
         None => (text, false),
@@ -513,7 +517,7 @@ fn mount(text: &str) -> Result<MountSpec, Failure> {
     })
 }
 
-fn grant(text: &str) -> Result<(String, SecretGrant), Failure> {
+pub(super) fn grant(text: &str) -> Result<(String, SecretGrant), Failure> {
     let wrong = || Failure::Usage(format!("--secret {text}: write NAME=SECRET@HOST:PORT"));
     let (name, rest) = text.split_once('=').ok_or_else(wrong)?;
     let (secret, hosts) = rest.split_once('@').ok_or_else(wrong)?;

@@ -2,19 +2,45 @@
 
 use super::Outcome;
 use super::network::{NetworkArgs, describe};
+use super::session_texts::{self, ExportArgs, SearchArgs, UsageArgs};
 use crate::context::Context;
 use clap::Subcommand;
 use handler_types::session::{SessionState, SessionView};
+use handler_types::session_text::ChangeSession;
 
 /// What to do with sessions. A session is named by its id or the beginning of it.
 #[derive(Debug, Subcommand)]
 pub enum SessionAction {
-    /// List sessions of the current folder
+    /// List sessions of the current folder, or of the project it is in
     #[command(visible_alias = "ls")]
     List {
         /// Of every folder
         #[arg(long, short)]
         all: bool,
+        /// Archived ones too
+        #[arg(long)]
+        archived: bool,
+    },
+    /// Find what was said, by words
+    Search(SearchArgs),
+    /// Sum up tokens and cost, as agents told them
+    Usage(UsageArgs),
+    /// Write a session as one document
+    Export(ExportArgs),
+    /// Give it a title of your own
+    Rename {
+        /// The session
+        session: String,
+        /// The title; empty: the agent's again
+        title: String,
+    },
+    /// Put it away: stopped, out of lists, its history kept
+    Archive {
+        /// The session
+        session: String,
+        /// Take it back
+        #[arg(long)]
+        undo: bool,
     },
     /// Show one
     Show {
@@ -54,16 +80,22 @@ pub async fn run(action: SessionAction, context: &Context) -> Outcome {
     let client = context.client()?;
     let out = &context.out;
     match action {
-        SessionAction::List { all } => {
+        SessionAction::List { all, archived } => {
             let scope = if all {
                 String::new()
             } else {
-                super::current_folder()?
+                super::project::around(&client, &super::current_folder()?).await?
             };
             let mut items = Vec::new();
             let mut cursor = String::new();
             loop {
-                let page = client.sessions(&scope, &cursor, 500).await?;
+                let query = [
+                    ("scope", scope.as_str()),
+                    ("cursor", &cursor),
+                    ("limit", "500"),
+                    ("archived", if archived { "true" } else { "" }),
+                ];
+                let page = client.find_sessions(&query).await?;
                 items.extend(page.items);
                 let Some(next) = page.next_cursor else { break };
                 cursor = next;
@@ -78,6 +110,23 @@ pub async fn run(action: SessionAction, context: &Context) -> Outcome {
                     out.note("no sessions in this folder; --all lists every folder's");
                 }
             });
+        }
+        SessionAction::Search(args) => return session_texts::search(args, context).await,
+        SessionAction::Usage(args) => return session_texts::usage(args, context).await,
+        SessionAction::Export(args) => return session_texts::export(args, context).await,
+        SessionAction::Rename { session, title } => {
+            let change = ChangeSession {
+                title: Some(title),
+                ..ChangeSession::default()
+            };
+            return session_texts::change(&session, change, context).await;
+        }
+        SessionAction::Archive { session, undo } => {
+            let change = ChangeSession {
+                archived: Some(!undo),
+                ..ChangeSession::default()
+            };
+            return session_texts::change(&session, change, context).await;
         }
         SessionAction::Show { session } => out.document(&client.session(&session).await?),
         SessionAction::Stop { session } => {

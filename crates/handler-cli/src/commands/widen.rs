@@ -1,4 +1,4 @@
-//! `handler network`: see what a sandbox or session may reach and asks for, and change it entry by entry.
+//! `handler network`: see what a sandbox, session or agent may reach and asks for, and change it entry by entry.
 
 use super::Outcome;
 use super::network::describe;
@@ -8,6 +8,7 @@ use crate::out::{Out, printable};
 use clap::{Args, Subcommand};
 use handler_client::{Client, ClientError};
 use handler_types::ProblemCode;
+use handler_types::agent::AgentView;
 use handler_types::egress::EgressDecision;
 use handler_types::event::ServerEvent;
 use handler_types::learn::{EnforcementRequest, EntriesRequest, LearnView, LearnedHost};
@@ -26,26 +27,26 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub enum NetworkAction {
     /// Show what it may reach
     Show {
-        /// The sandbox or session: name, id or the beginning of one
+        /// The sandbox, session or agent: name, id or the beginning of one
         target: String,
     },
     /// Show what it asked for, each destination once, and the entry that would allow it
     Learn(LearnArgs),
     /// Refuse what is not on its list
     Enforce {
-        /// The sandbox or session
+        /// The sandbox, session or agent
         target: String,
     },
     /// Let everything through and tell what is not on its list
     LogOnly {
-        /// The sandbox or session
+        /// The sandbox, session or agent
         target: String,
     },
     /// Put destinations on its list, live
     Allow(AllowArgs),
     /// Take destinations off its list, live; tunnels that they allowed are closed
     Block {
-        /// The sandbox or session
+        /// The sandbox, session or agent
         target: String,
         /// Entries as they are listed
         #[arg(required = true, value_name = "HOST:PORT")]
@@ -69,7 +70,7 @@ pub struct LearnArgs {
 /// `handler network allow`.
 #[derive(Debug, Args)]
 pub struct AllowArgs {
-    /// The sandbox or session
+    /// The sandbox, session or agent
     pub target: String,
     /// Entries, e.g. `example.com:443` or `*.example.com:443`
     #[arg(required_unless_present = "learned", value_name = "HOST:PORT")]
@@ -79,10 +80,11 @@ pub struct AllowArgs {
     pub learned: bool,
 }
 
-/// A sandbox, or a session: the list of a session counts for its later starts too.
+/// A sandbox, a session (its list counts for its later starts too), or an agent (its list counts for all its sessions).
 enum Target {
     Sandbox(Box<SandboxView>),
     Session(Box<SessionView>),
+    Agent(Box<AgentView>),
 }
 
 /// What a change gave.
@@ -91,6 +93,7 @@ enum Target {
 enum Changed {
     Sandbox(Box<SandboxView>),
     Session(Box<SessionView>),
+    Agent(Box<AgentView>),
 }
 
 impl Target {
@@ -101,10 +104,15 @@ impl Target {
             Err(_) => {}
         }
         match client.session(text).await {
-            Ok(view) => Ok(Self::Session(Box::new(view))),
+            Ok(view) => return Ok(Self::Session(Box::new(view))),
+            Err(error) if !is_unknown(&error) => return Err(error.into()),
+            Err(_) => {}
+        }
+        match client.agent(text).await {
+            Ok(view) => Ok(Self::Agent(Box::new(view))),
             Err(ClientError::Refused(mut problem)) if problem.code == ProblemCode::NotFound => {
                 let shown: String = text.chars().take(80).collect();
-                problem.detail = format!("there is no sandbox or session `{shown}`");
+                problem.detail = format!("there is no sandbox, session or agent `{shown}`");
                 Err(ClientError::Refused(problem).into())
             }
             Err(error) => Err(error.into()),
@@ -115,13 +123,18 @@ impl Target {
         match self {
             Self::Sandbox(view) => &view.network,
             Self::Session(view) => &view.network,
+            Self::Agent(view) => &view.network,
         }
     }
 
-    async fn learn(&self, client: &Client) -> Result<LearnView, ClientError> {
+    async fn learn(&self, client: &Client) -> Result<LearnView, Failure> {
         match self {
-            Self::Sandbox(view) => client.network_learn(view.id.as_str()).await,
-            Self::Session(view) => client.session_learn(view.id.as_str()).await,
+            Self::Sandbox(view) => Ok(client.network_learn(view.id.as_str()).await?),
+            Self::Session(view) => Ok(client.session_learn(view.id.as_str()).await?),
+            Self::Agent(_) => Err(Failure::Usage(
+                "an agent's sessions ask for hosts: name one of them (`handler session list`)"
+                    .into(),
+            )),
         }
     }
 
@@ -130,6 +143,7 @@ impl Target {
         Ok(match self {
             Self::Sandbox(v) => Changed::from(client.network_allow(v.id.as_str(), &request).await?),
             Self::Session(v) => Changed::from(client.session_allow(v.id.as_str(), &request).await?),
+            Self::Agent(v) => Changed::from(client.agent_allow(v.id.as_str(), &request).await?),
         })
     }
 
@@ -138,6 +152,7 @@ impl Target {
         Ok(match self {
             Self::Sandbox(v) => Changed::from(client.network_block(v.id.as_str(), &request).await?),
             Self::Session(v) => Changed::from(client.session_block(v.id.as_str(), &request).await?),
+            Self::Agent(v) => Changed::from(client.agent_block(v.id.as_str(), &request).await?),
         })
     }
 
@@ -149,6 +164,9 @@ impl Target {
             }
             Self::Session(v) => {
                 Changed::from(client.session_enforcement(v.id.as_str(), &request).await?)
+            }
+            Self::Agent(v) => {
+                Changed::from(client.agent_enforcement(v.id.as_str(), &request).await?)
             }
         })
     }
@@ -170,11 +188,18 @@ impl From<SessionView> for Changed {
     }
 }
 
+impl From<AgentView> for Changed {
+    fn from(view: AgentView) -> Self {
+        Self::Agent(Box::new(view))
+    }
+}
+
 impl Changed {
     fn network(&self) -> &NetworkPolicy {
         match self {
             Self::Sandbox(view) => &view.network,
             Self::Session(view) => &view.network,
+            Self::Agent(view) => &view.network,
         }
     }
 }

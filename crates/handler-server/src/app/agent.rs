@@ -8,10 +8,11 @@ use crate::app::sandboxes::phantom_of;
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use handler_engine::driver::FolderOwner;
-use handler_harness::render;
+use handler_harness::{RenderError, render};
 use handler_types::guest::ProcessSpec;
 use handler_types::harness::{
-    HarnessDescriptor, HarnessLaunch, PermissionMode, RenderInput, SessionDefaults, SlotKind,
+    HarnessDescriptor, HarnessLaunch, ModelAccess, PermissionMode, ProviderAccess, RenderInput,
+    SessionDefaults, SlotKind,
 };
 use handler_types::image::ImageUse;
 use handler_types::network::NetworkPolicy;
@@ -78,6 +79,8 @@ pub struct AgentRequest<'a> {
     pub scope: &'a str,
     /// Where its state slots are kept on the host.
     pub state_dir: &'a Path,
+    /// Where slots that are not one session's are kept instead: its agent's own (contract E6).
+    pub shared_state: Option<&'a Path>,
     /// Labels of the sandbox.
     pub labels: BTreeMap<String, String>,
 }
@@ -109,15 +112,8 @@ pub async fn prepare(app: &App, request: AgentRequest<'_>) -> ApiResult<Prepared
             Some((name, reference.clone(), phantom, value))
         }
     };
-    let input = RenderInput {
-        provider_name: request.provider_name.to_owned(),
-        provider: request.provider.clone(),
-        model: request.model.to_owned(),
-        key: key.as_ref().map(|(_, _, phantom, _)| phantom.clone()),
-        permission_mode: request.permissions,
-        is_root: rustix::process::getuid().is_root(),
-        prefix: request.place.inside(&request.descriptor.name),
-    };
+    let phantom = key.as_ref().map(|(_, _, phantom, _)| phantom.clone());
+    let input = input(&request, phantom);
     let launch = render(request.descriptor, &input)
         .map_err(|e| ApiError::new(ProblemCode::Invalid, crate::http::problem::chain(&e)))?;
     let (phantoms, redact) = match key {
@@ -157,6 +153,61 @@ pub async fn prepare(app: &App, request: AgentRequest<'_>) -> ApiResult<Prepared
     })
 }
 
+fn input(request: &AgentRequest<'_>, key: Option<String>) -> RenderInput {
+    RenderInput {
+        access: ModelAccess::Provider(ProviderAccess {
+            name: request.provider_name.to_owned(),
+            provider: request.provider.clone(),
+            model: request.model.to_owned(),
+            key,
+            files: BTreeMap::new(),
+        }),
+        permission_mode: request.permissions,
+        is_root: rustix::process::getuid().is_root(),
+        prefix: request.place.inside(&request.descriptor.name),
+        scope: request.scope.to_owned(),
+        skills: Vec::new(),
+        mcp_servers: Vec::new(),
+        instructions: None,
+        terminal: None,
+        caches: BTreeMap::new(),
+    }
+}
+
+/// What a launch would be, with something in the place of the key: whether the harness can do it (contract E1) and
+/// which hosts it needs (E4).
+///
+/// # Errors
+/// What the harness cannot honour.
+pub fn would_run(
+    descriptor: &HarnessDescriptor,
+    provider_name: &str,
+    provider: &Provider,
+    model: &str,
+    permissions: PermissionMode,
+) -> Result<HarnessLaunch, RenderError> {
+    let has_key = provider.api_key.is_some();
+    let input = RenderInput {
+        access: ModelAccess::Provider(ProviderAccess {
+            name: provider_name.to_owned(),
+            provider: provider.clone(),
+            model: model.to_owned(),
+            key: has_key.then(|| "a-key-stands-here".to_owned()),
+            files: BTreeMap::new(),
+        }),
+        permission_mode: permissions,
+        is_root: rustix::process::getuid().is_root(),
+        prefix: super::harnesses::prefix_inside(&descriptor.name),
+        scope: "/a-folder-stands-here".to_owned(),
+        skills: Vec::new(),
+        mcp_servers: Vec::new(),
+        instructions: None,
+        terminal: None,
+        caches: BTreeMap::new(),
+    };
+    render(descriptor, &input)
+}
+
 fn spec(
     request: &AgentRequest<'_>,
     launch: &HarnessLaunch,
@@ -171,12 +222,17 @@ fn spec(
                 target: request.place.inside(&request.descriptor.name),
                 read_only: true,
             };
-            (None, vec![mount])
+            let runtime = super::harnesses::runtime(prefix);
+            (None, std::iter::once(mount).chain(runtime).collect())
         }
         HarnessPlace::Image { image, .. } => (Some(image.clone()), Vec::new()),
     };
     for state in &launch.state {
-        let source = request.state_dir.join(&state.slot);
+        let folder = match request.shared_state {
+            Some(shared) if !state.per_session => shared,
+            _ => request.state_dir,
+        };
+        let source = folder.join(&state.slot);
         make_slot(&source, state.kind, &state.initial, owner)?;
         mounts.push(MountSpec {
             source: source.to_string_lossy().into_owned(),
@@ -184,6 +240,11 @@ fn spec(
             read_only: false,
         });
     }
+    mounts.extend(launch.mounts.iter().map(|mount| MountSpec {
+        source: mount.source.clone(),
+        target: mount.target.clone(),
+        read_only: mount.read_only,
+    }));
     let files = launch.files.iter().map(|file| FileSpec {
         target: file.target.clone(),
         content: file.content.clone(),

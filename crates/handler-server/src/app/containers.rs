@@ -1,4 +1,4 @@
-//! What only sandboxes from images have: images resolved to ids, confinement, runtime, writable folders, the display.
+//! What the engines differ in: images resolved to ids, confinement, transparent mode, runtime, writable folders, the display.
 
 use crate::config::DisplayPlaces;
 use crate::http::problem::{ApiError, ApiResult};
@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// A backend without images, an image that is not there, a display that is not there or not unambiguous.
 pub async fn fill(app: &App, request: &CreateSandbox, spec: &mut SandboxSpec) -> ApiResult<()> {
     spec.confinement = request.confinement;
+    spec.transparent = request.transparent;
     spec.runtime.clone_from(&request.runtime);
     spec.writable_paths.clone_from(&request.writable_paths);
     spec.path_append.clone_from(&request.path_append);

@@ -7,6 +7,7 @@
 mod check;
 mod install;
 mod npm;
+mod python;
 
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
@@ -68,6 +69,16 @@ pub fn installed(app: &App, descriptor: &HarnessDescriptor) -> ApiResult<PathBuf
                 descriptor.product, descriptor.name
             ),
         )
+    })
+}
+
+/// What an installed harness needs of the host besides its prefix and the folders every sandbox shows.
+pub fn runtime(prefix: &Path) -> Option<handler_types::sandbox::MountSpec> {
+    let root = python::runtime(prefix)?.to_string_lossy().into_owned();
+    Some(handler_types::sandbox::MountSpec {
+        source: root.clone(),
+        target: root,
+        read_only: true,
     })
 }
 

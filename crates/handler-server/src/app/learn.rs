@@ -8,7 +8,7 @@ use handler_types::egress::{EgressDecision, EgressEvent};
 use handler_types::learn::{LearnView, LearnedHost};
 use handler_types::network::{AllowEntry, AllowHost, HOST_ALIAS, NetworkPolicy};
 use handler_types::sandbox::SandboxView;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
@@ -98,6 +98,7 @@ pub async fn of(app: &App, text: &str) -> ApiResult<LearnView> {
 /// As [`of`], of a sandbox that was found.
 pub(super) fn learned(app: &App, view: SandboxView) -> LearnView {
     let (mut hosts, forgotten) = app.learned.of(view.id.as_str());
+    leave_out_lookups(&mut hosts);
     for host in &mut hosts {
         complete(host, &view.network);
     }
@@ -110,11 +111,25 @@ pub(super) fn learned(app: &App, view: SandboxView) -> LearnView {
     }
 }
 
+/// A name that was looked up and then asked for at a port is told once, with the port.
+fn leave_out_lookups(hosts: &mut Vec<LearnedHost>) {
+    let asked: HashSet<String> = hosts
+        .iter()
+        .filter_map(|host| host.host.rsplit_once(':'))
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    hosts.retain(|host| !asked.contains(&host.host));
+}
+
 /// Whether it is listed now, and what would list it.
 fn complete(host: &mut LearnedHost, policy: &NetworkPolicy) {
     let NetworkPolicy::Filtered { allow, .. } = policy else {
         return;
     };
+    if !host.host.contains(':') {
+        complete_lookup(host, allow);
+        return;
+    }
     let Ok(entry) = host.host.parse::<AllowEntry>() else {
         return;
     };
@@ -124,6 +139,19 @@ fn complete(host: &mut LearnedHost, policy: &NetworkPolicy) {
         AllowHost::Below(_) => return,
     };
     host.listed = allow.iter().any(|listed| listed.matches(&name, entry.port));
+    if !host.listed && helps(&entry, host.reason.as_deref()) {
+        host.entry = Some(entry);
+    }
+}
+
+/// The same for a name that was only looked up. Its port is not known; most are for HTTPS.
+fn complete_lookup(host: &mut LearnedHost, allow: &[AllowEntry]) {
+    let Ok(entry) = format!("{}:443", host.host).parse::<AllowEntry>() else {
+        return;
+    };
+    host.listed = allow
+        .iter()
+        .any(|listed| listed.matches(&host.host, listed.port));
     if !host.listed && helps(&entry, host.reason.as_deref()) {
         host.entry = Some(entry);
     }
@@ -205,6 +233,18 @@ mod tests {
     }
 
     #[test]
+    fn a_lookup_is_told_only_while_no_port_was_asked_for() {
+        let learned = Learned::default();
+        for host in ["a.example", "a.example:22", "b.example"] {
+            learned.add(&event(1, EgressDecision::Denied, host, Some("unlisted")));
+        }
+        let mut hosts = learned.of("sb").0;
+        leave_out_lookups(&mut hosts);
+        let told: Vec<&str> = hosts.iter().map(|host| host.host.as_str()).collect();
+        assert_eq!(told, ["a.example:22", "b.example"]);
+    }
+
+    #[test]
     fn an_entry_is_offered_only_where_it_would_help() {
         let policy = NetworkPolicy::Filtered {
             allow: vec!["*.listed.example:443".parse().expect("entry")],
@@ -220,6 +260,11 @@ mod tests {
             ("host.containers.internal:1", Some("address"), false, true),
             ("gone.example:443", Some("resolve"), false, false),
             ("-", Some("malformed"), false, false),
+            ("new.example", Some("unlisted"), false, true),
+            ("a.listed.example", Some("unlisted"), true, false),
+            ("single", Some("unlisted"), false, false),
+            ("names.handler.internal", Some("reserved"), false, false),
+            ("a..b", Some("name"), false, false),
         ] {
             let learned = Learned::default();
             learned.add(&event(1, EgressDecision::Denied, host, reason));

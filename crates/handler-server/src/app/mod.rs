@@ -1,6 +1,7 @@
 //! Rules per resource. No HTTP here, no SQL.
 
 pub mod agent;
+pub mod agents;
 pub mod archives;
 pub mod audit;
 pub mod builds;
@@ -15,11 +16,13 @@ pub mod images;
 pub mod learn;
 pub mod lifetime;
 pub mod limits;
+pub mod logins;
 pub mod network;
 pub mod observe;
 pub mod ports;
 pub mod presets;
 pub mod previews;
+pub mod projects;
 pub mod providers;
 pub mod quick_files;
 pub mod sandboxes;

@@ -4,6 +4,7 @@ use crate::http::problem::{ApiError, ApiResult, chain};
 use crate::state::App;
 use handler_store::named::{NamedFileError, NamedFiles};
 use handler_types::ProblemCode;
+use handler_types::network::Transparent;
 use handler_types::preset::{Preset, PresetView};
 use handler_types::sandbox::{Confinement, CreateSandbox, Resources};
 use std::collections::BTreeMap;
@@ -130,6 +131,9 @@ fn fill(mut asked: CreateSandbox, preset: CreateSandbox) -> CreateSandbox {
     if asked.confinement == Confinement::default() {
         asked.confinement = preset.confinement;
     }
+    if asked.transparent == Transparent::default() {
+        asked.transparent = preset.transparent;
+    }
     asked.best_effort_limits |= preset.best_effort_limits;
     asked.display |= preset.display;
     asked.no_default_files |= preset.no_default_files;
@@ -139,6 +143,9 @@ fn fill(mut asked: CreateSandbox, preset: CreateSandbox) -> CreateSandbox {
     merged(&mut asked.files, preset.files);
     for (variable, grant) in preset.secrets {
         asked.secrets.entry(variable).or_insert(grant);
+    }
+    for (target, grant) in preset.logins {
+        asked.logins.entry(target).or_insert(grant);
     }
     for mount in preset.mounts {
         if !asked.mounts.iter().any(|mine| mine.target == mount.target) {

@@ -173,6 +173,15 @@ impl Load {
         self.0.is_empty()
     }
 
+    /// One more, over others of the same path.
+    pub(super) fn push(&mut self, path: String, mode: u32, content: String) {
+        self.0.push(Piece {
+            path,
+            mode,
+            content: Bytes::from(content.into_bytes()),
+        });
+    }
+
     /// Writes them.
     ///
     /// # Errors
@@ -229,7 +238,7 @@ async fn unseal(app: &App, name: &str) -> ApiResult<Vec<u8>> {
 }
 
 /// The absolute path inside.
-fn target(path: &str) -> ApiResult<String> {
+pub(super) fn target(path: &str) -> ApiResult<String> {
     let absolute = match path.strip_prefix("~/") {
         Some(rest) => format!("{HOME}/{rest}"),
         None if path.starts_with('/') => path.to_owned(),

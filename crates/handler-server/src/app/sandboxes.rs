@@ -75,7 +75,7 @@ pub async fn create_with(
 ) -> ApiResult<SandboxView> {
     let request = super::presets::applied(app, request)?;
     super::lifetime::check_new(&request)?;
-    let load = Load::of(app, &request).await?;
+    let mut load = Load::of(app, &request).await?;
     let scope = match (&fork, &request.scope) {
         (Some(_), scope) => scope.clone(),
         (None, Some(path)) => Some(work_folder(app, path)?),
@@ -127,14 +127,15 @@ pub async fn create_with(
         ..SandboxSpec::default()
     };
     super::containers::fill(app, &request, &mut spec).await?;
-    let view = app
-        .engine
-        .create(CreateArgs {
-            spec,
-            label: String::new(),
-        })
-        .await
-        .map_err(engine_error)?;
+    let granted = super::logins::grant(app, &request.logins, &spec.network).await?;
+    granted.put_into(&mut spec, &mut load);
+    let made = app.engine.create(CreateArgs {
+        spec,
+        label: String::new(),
+    });
+    let made = made.await.map_err(engine_error);
+    granted.end(app, made.is_ok()).await;
+    let view = made?;
     audit::made(app, &view).await;
     if load.is_empty() {
         return Ok(view);
@@ -173,7 +174,7 @@ pub fn work_folder(app: &App, path: &str) -> ApiResult<String> {
 }
 
 /// A secret as the sandbox gets it: a phantom bound to the value; the value itself is never handed in.
-async fn grant_secret(
+pub(super) async fn grant_secret(
     app: &App,
     variable: &str,
     grant: SecretGrant,

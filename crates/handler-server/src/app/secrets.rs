@@ -3,10 +3,12 @@
 use crate::http::problem::{ApiError, ApiResult, chain};
 use crate::state::App;
 use async_trait::async_trait;
-use handler_engine::filter::SecretResolver;
+use handler_engine::filter::{LoginToken, SecretResolver};
+use handler_store::logins::LoginStore;
 use handler_store::secrets::{SecretError, SecretStore};
 use handler_types::api::{SecretRequest, SecretView};
 use handler_types::provider::SecretRef;
+use handler_types::sandbox::LoginBinding;
 use handler_types::{ProblemCode, SecretValue};
 
 /// All, without values.
@@ -64,26 +66,53 @@ pub(super) fn store_error(error: &SecretError) -> ApiError {
 /// # Errors
 /// `not_configured` with what to do; never the value.
 pub async fn resolve(app: &App, reference: &SecretRef) -> ApiResult<SecretValue> {
-    Resolver(app.secrets.clone())
-        .resolve(reference)
-        .await
-        .map_err(|reason| {
-            let hint = match reference {
-                SecretRef::Secret(path) => format!("; set it with `handler secret set {path}`"),
-                _ => String::new(),
-            };
-            ApiError::new(ProblemCode::NotConfigured, format!("{reason}{hint}"))
-        })
+    follow(&app.secrets, reference).await.map_err(|reason| {
+        let hint = match reference {
+            SecretRef::Secret(path) => format!("; set it with `handler secret set {path}`"),
+            _ => String::new(),
+        };
+        ApiError::new(ProblemCode::NotConfigured, format!("{reason}{hint}"))
+    })
 }
 
 /// The one street secrets walk: from the store to the filter's settings.
 #[derive(Debug, Clone)]
-pub struct Resolver(pub SecretStore);
+pub struct Resolver {
+    /// Secrets.
+    pub secrets: SecretStore,
+    /// Logins.
+    pub logins: LoginStore,
+}
+
+async fn follow(secrets: &SecretStore, reference: &SecretRef) -> Result<SecretValue, String> {
+    let env = |name: &str| std::env::var(name).ok();
+    let found = secrets.resolve(reference, env).await;
+    found.map_err(|e| chain(&e))
+}
 
 #[async_trait]
 impl SecretResolver for Resolver {
     async fn resolve(&self, secret: &SecretRef) -> Result<SecretValue, String> {
-        let env = |name: &str| std::env::var(name).ok();
-        self.0.resolve(secret, env).await.map_err(|e| chain(&e))
+        follow(&self.secrets, secret).await
+    }
+
+    async fn login(&self, binding: &LoginBinding) -> Result<Vec<LoginToken>, String> {
+        let found = self.logins.get(&binding.login).await;
+        let mut login = found.map_err(|e| chain(&e))?.ok_or_else(|| {
+            let name = &binding.login;
+            format!("there is no login `{name}` any more: add it with `handler login add {name}`")
+        })?;
+        let stand_ins = login.grants.remove(&binding.grant).ok_or_else(|| {
+            let name = &binding.login;
+            format!("login `{name}` was removed and made anew since: make the sandbox anew, too")
+        })?;
+        Ok(stand_ins
+            .into_iter()
+            .map(|one| LoginToken {
+                field: one.field,
+                phantom: one.phantom,
+                value: SecretValue::new(one.value.to_string()),
+            })
+            .collect())
     }
 }

@@ -1,5 +1,6 @@
 //! The HTTP face: routes, and what every request passes first. No rule lives here.
 
+pub mod agents;
 pub mod archives;
 pub mod audit;
 pub mod auth;
@@ -12,6 +13,7 @@ pub mod idempotency;
 pub mod images;
 pub mod lifetime;
 mod linger;
+pub mod logins;
 pub mod network;
 pub mod observe;
 pub mod ports;
@@ -19,8 +21,10 @@ pub mod presets;
 pub mod preview;
 pub mod problem;
 pub mod processes;
+pub mod projects;
 mod range;
 pub mod sandboxes;
+pub mod session_texts;
 pub mod sessions;
 pub mod settings;
 mod spooled;
@@ -54,6 +58,23 @@ use utoipa_axum::{router::OpenApiRouter, routes};
     components(schemas(handler_types::event::ServerEvent))
 )]
 struct Doc;
+
+fn session_routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(sessions::create, sessions::list))
+        .routes(routes!(
+            sessions::get,
+            session_texts::change,
+            sessions::delete
+        ))
+        .routes(routes!(session_texts::search))
+        .routes(routes!(session_texts::usage))
+        .routes(routes!(session_texts::export))
+        .routes(routes!(sessions::stop))
+        .routes(routes!(sessions::cancel))
+        .routes(routes!(sessions::network))
+        .routes(routes!(sessions::acp))
+}
 
 fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Doc::openapi())
@@ -125,16 +146,12 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(git::create_fork, git::forks))
         .routes(routes!(git::get_fork, git::remove_fork))
         .routes(routes!(git::merge_fork))
-        .routes(routes!(sessions::create, sessions::list))
-        .routes(routes!(sessions::get, sessions::delete))
-        .routes(routes!(sessions::stop))
-        .routes(routes!(sessions::cancel))
-        .routes(routes!(sessions::network))
-        .routes(routes!(sessions::acp))
         .routes(routes!(settings::list_providers, settings::add_provider))
         .routes(routes!(settings::delete_provider))
         .routes(routes!(settings::provider_templates))
         .routes(routes!(settings::list_secrets))
+        .routes(routes!(logins::list))
+        .routes(routes!(logins::put, logins::remove))
         .routes(routes!(settings::list_harnesses))
         .routes(routes!(settings::install_harness))
         .routes(routes!(images::list))
@@ -148,7 +165,21 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(builds::cancel))
         .routes(routes!(builds::log))
         .routes(routes!(builds::follow))
+        .merge(session_routes())
         .merge(network_routes())
+        .merge(project_routes())
+}
+
+/// What people work on, and who works on it.
+fn project_routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(projects::list, projects::create))
+        .routes(routes!(projects::get, projects::put, projects::remove))
+        .routes(routes!(agents::list, agents::create))
+        .routes(routes!(agents::get, agents::put, agents::remove))
+        .routes(routes!(agents::allow))
+        .routes(routes!(agents::block))
+        .routes(routes!(agents::enforcement))
 }
 
 /// What a person has to do with the network: watch it, widen and narrow it, look back.

@@ -17,6 +17,13 @@ impl ApiError {
         Self(Problem::new(code, detail))
     }
 
+    /// As [`ApiError::new`], under a title of its own (those of contract D).
+    pub fn titled(code: ProblemCode, title: &str, detail: impl Into<String>) -> Self {
+        let mut problem = Problem::new(code, detail);
+        title.clone_into(&mut problem.title);
+        Self(problem)
+    }
+
     /// A fault of ours: logged whole, shown without its cause.
     pub fn internal(what: &str, error: &dyn std::error::Error) -> Self {
         tracing::error!(what, error = %chain(error), "internal error");

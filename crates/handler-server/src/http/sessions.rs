@@ -30,8 +30,13 @@ pub struct SessionQuery {
     /// Only sessions of this project folder.
     #[serde(default)]
     pub scope: String,
+    /// Only sessions of this agent, by its id.
+    #[serde(default)]
+    pub agent_id: String,
     /// Only sessions in this state.
     pub state: Option<SessionState>,
+    /// Archived sessions too (default: without them).
+    pub archived: Option<bool>,
 }
 
 /// Makes a session; it starts in the background (`state` tells, `/v1/events` follows).

@@ -13,7 +13,6 @@ use crate::state::App;
 use disk::Disk;
 use handler_store::audit::{Place, Wanted};
 use handler_store::paths::Layout;
-use handler_store::secrets::SecretStore;
 use handler_types::ProblemCode;
 use handler_types::audit::{Actor, AuditRecord, AuditVerdict, PolicyChange};
 use handler_types::egress::EgressEvent;
@@ -54,9 +53,9 @@ pub struct Audit {
 impl Audit {
     /// Starts writing what comes.
     #[must_use]
-    pub fn start(
+    pub(crate) fn start(
         layout: &Layout,
-        secrets: SecretStore,
+        redaction: Redaction,
         events: mpsc::Receiver<EgressEvent>,
     ) -> Self {
         let (orders, inbox) = mpsc::channel(WAITING);
@@ -65,7 +64,7 @@ impl Audit {
             inbox,
             events,
             disk: Some(Disk::new(layout.audit_dir())),
-            redaction: Redaction::new(secrets, layout.secrets_file()),
+            redaction,
             told,
         };
         handler_base::tasks::spawn_named("audit log", task.run());
@@ -185,6 +184,18 @@ pub async fn changed_session(
 ) {
     let mut change = PolicyChange::between(actor(), Some(before), after);
     change.session = Some(session.clone());
+    app.audit.change(change).await;
+}
+
+/// Writes down that what an agent's sessions may reach has changed.
+pub async fn changed_agent(
+    app: &App,
+    agent: &handler_types::AgentId,
+    before: &NetworkPolicy,
+    after: &NetworkPolicy,
+) {
+    let mut change = PolicyChange::between(actor(), Some(before), after);
+    change.agent = Some(agent.clone());
     app.audit.change(change).await;
 }
 

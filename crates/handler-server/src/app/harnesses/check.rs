@@ -86,6 +86,7 @@ async fn conversation(
             network: NetworkPolicy::None,
             scope: &scope,
             state_dir: &scratch.join("state"),
+            shared_state: None,
             labels: BTreeMap::from([("handler.install".to_owned(), descriptor.name.clone())]),
         },
     )

@@ -1,6 +1,6 @@
 //! One installation: a staging folder, a sandbox that fills it, the checks, one rename.
 
-use super::{check, npm, prefix_inside, prefix_on_host};
+use super::{check, npm, prefix_inside, prefix_on_host, python, runtime};
 use crate::app::exec;
 use crate::app::sandboxes::{HOME, engine_error};
 use crate::http::problem::{ApiError, ApiResult};
@@ -9,8 +9,8 @@ use handler_engine::CreateArgs;
 use handler_harness::{InstallPlan, install_plan};
 use handler_types::ProblemCode;
 use handler_types::api::ExecRequest;
-use handler_types::harness::HarnessDescriptor;
-use handler_types::network::{Enforcement, NetworkPolicy};
+use handler_types::harness::{HarnessDescriptor, InstallManager};
+use handler_types::network::{AllowEntry, Enforcement, NetworkPolicy};
 use handler_types::sandbox::{Lifetime, MountSpec, Resources, SandboxSpec};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -107,11 +107,13 @@ pub(super) fn spec(plan: &InstallPlan, staging: &Path, network: NetworkPolicy) -
         scope: None,
         workdir: plan.workdir.clone(),
         home: HOME.to_owned(),
-        mounts: vec![MountSpec {
-            source: staging.to_string_lossy().into_owned(),
+        mounts: std::iter::once(MountSpec {
+            source: text(staging),
             target: plan.workdir.clone(),
             read_only: !network.needs_egress(),
-        }],
+        })
+        .chain(runtime(staging))
+        .collect(),
         files: Vec::new(),
         env: BTreeMap::new(),
         network,
@@ -124,29 +126,67 @@ pub(super) fn spec(plan: &InstallPlan, staging: &Path, network: NetworkPolicy) -
     }
 }
 
-/// Runs the package manager in a sandbox that reaches the registry and nothing else.
+/// What the package manager needs of the host, and where it fetches from.
+struct Fetch {
+    allow: Vec<AllowEntry>,
+    /// Folders to show read-only at the same path.
+    extra: Vec<PathBuf>,
+    argv: Vec<String>,
+    env: BTreeMap<String, String>,
+}
+
+async fn fetch(app: &App, plan: &InstallPlan) -> ApiResult<Fetch> {
+    let mut env = plan.env.clone();
+    match plan.manager {
+        InstallManager::Npm => {
+            let host = npm::find(&app.settings.layout.cache).await?;
+            env.insert("npm_config_registry".to_owned(), host.registry.clone());
+            let mut argv = vec![text(&host.node), text(&host.script)];
+            argv.extend(plan.argv.iter().skip(1).cloned());
+            Ok(Fetch {
+                allow: vec![host.allow],
+                extra: host.extra,
+                argv,
+                env,
+            })
+        }
+        InstallManager::Pip => {
+            let host = python::find(plan).await?;
+            env.insert("PIP_INDEX_URL".to_owned(), host.index.clone());
+            // Settings of the host are in the variable; its files are not inside.
+            env.insert("PIP_CONFIG_FILE".to_owned(), "/dev/null".to_owned());
+            let mut argv = plan.argv.clone();
+            argv.pop();
+            argv.push(text(&host.program));
+            Ok(Fetch {
+                allow: host.allow,
+                extra: npm::root_to_show(&host.program).into_iter().collect(),
+                argv,
+                env,
+            })
+        }
+    }
+}
+
+/// Runs the package manager in a sandbox that reaches its registry and nothing else.
 async fn fill(app: &App, plan: &InstallPlan, staging: &Path) -> ApiResult<()> {
-    let host = npm::find(&app.settings.layout.cache).await?;
+    let fetch = fetch(app, plan).await?;
     let network = NetworkPolicy::Filtered {
-        allow: vec![host.allow.clone()],
+        allow: fetch.allow,
         enforcement: Enforcement::Enforce,
     };
     let mut spec = spec(plan, staging, network);
-    for folder in &host.extra {
-        let path = folder.to_string_lossy().into_owned();
+    for folder in &fetch.extra {
+        let path = text(folder);
         spec.mounts.push(MountSpec {
             source: path.clone(),
             target: path,
             read_only: true,
         });
     }
-    let mut argv = vec![text(&host.node), text(&host.script)];
-    argv.extend(plan.argv.iter().skip(1).cloned());
-    let mut env = plan.env.clone();
-    env.insert("npm_config_registry".to_owned(), host.registry.clone());
     let request = ExecRequest {
-        argv,
-        env,
+        argv: fetch.argv,
+        env: fetch.env,
         cwd: Some(plan.workdir.clone()),
         timeout_ms: Some(LIMIT_MS),
         ..Default::default()

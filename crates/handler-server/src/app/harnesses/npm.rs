@@ -36,7 +36,7 @@ pub(super) async fn find(cache: &Path) -> ApiResult<HostNpm> {
         .filter_map(|path| root_to_show(path))
         .collect();
     let registry = ask_registry(&node, &script, cache).await?;
-    let allow = destination(&registry)?;
+    let allow = destination(&registry, "npm's registry", "npm config get registry")?;
     Ok(HostNpm {
         node,
         script,
@@ -60,7 +60,7 @@ fn on_path(program: &str) -> ApiResult<PathBuf> {
 }
 
 /// The installation around a program that no system folder shows: the parent of its `bin` or `lib`.
-fn root_to_show(program: &Path) -> Option<PathBuf> {
+pub(super) fn root_to_show(program: &Path) -> Option<PathBuf> {
     if SHOWN.iter().any(|shown| program.starts_with(shown)) {
         return None;
     }
@@ -91,11 +91,12 @@ async fn ask_registry(node: &Path, script: &Path, cache: &Path) -> ApiResult<Str
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn destination(registry: &str) -> ApiResult<AllowEntry> {
+/// The destination of a registry's address; `what` and `shown_by` are for the person.
+pub(super) fn destination(registry: &str, what: &str, shown_by: &str) -> ApiResult<AllowEntry> {
     let wrong = || {
         ApiError::new(
             ProblemCode::NotConfigured,
-            "npm's registry is not an http(s) address; see `npm config get registry`",
+            format!("{what} is not an http(s) address; see `{shown_by}`"),
         )
     };
     let (scheme, rest) = registry.split_once("://").ok_or_else(wrong)?;
@@ -109,8 +110,10 @@ fn destination(registry: &str) -> ApiResult<AllowEntry> {
         // The address goes into the sandbox; what signs in must not.
         return Err(ApiError::new(
             ProblemCode::NotConfigured,
-            "npm's registry address holds a user name or password, which cannot be kept out of the sandbox; \
-             use an address without one",
+            format!(
+                "the address of {what} holds a user name or password, which cannot be kept out of the sandbox; \
+                 use an address without one"
+            ),
         ));
     }
     let entry = if host.contains(':') {
@@ -127,6 +130,7 @@ mod tests {
 
     #[test]
     fn the_destination_is_read_from_the_registry_address() {
+        let destination = |url: &str| destination(url, "the registry", "npm config get registry");
         let port = |url: &str| destination(url).expect(url).to_string();
         assert_eq!(
             port("https://registry.example.org/"),

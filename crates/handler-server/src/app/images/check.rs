@@ -13,7 +13,7 @@ use handler_engine::CreateArgs;
 use handler_engine::guest::GuestHandle;
 use handler_engine::images::ImageError;
 use handler_types::api::ExecRequest;
-use handler_types::harness::HarnessDescriptor;
+use handler_types::harness::{HarnessDescriptor, McpServer, McpTransport};
 use handler_types::image::ImageUse;
 use handler_types::network::NetworkPolicy;
 use handler_types::provider::{PROVIDER_VERSION, Provider, ProviderModel, SecretRef};
@@ -107,6 +107,7 @@ pub(super) async fn harness(
             network: NetworkPolicy::None,
             scope: &project.to_string_lossy(),
             state_dir: &scratch.join("state"),
+            shared_state: None,
             labels: BTreeMap::from([(LABEL.to_owned(), run.id.to_string())]),
         },
     )
@@ -200,8 +201,13 @@ async fn talk(
         return Err(failed("it does not speak version 1 of ACP"));
     }
     run.say("check: it answers initialize").await;
-    let server = json!({"name": "handler-check", "command": mcp_probe::path(project), "args": [], "env": []});
-    let server = handler_harness::mcp::without_variables(server, &secrets.variables);
+    let server = McpServer::Stdio {
+        name: "handler-check".to_owned(),
+        command: mcp_probe::path(project).to_string_lossy().into_owned(),
+        args: Vec::new(),
+        env: Vec::new(),
+    };
+    let server = handler_harness::mcp::for_harness(descriptor, server, &secrets.variables);
     let open = json!({"cwd": project, "mcpServers": [server]});
     let opened = conversation
         .ask("session/new", open)
@@ -211,7 +217,7 @@ async fn talk(
     offers(descriptor, &opened).map_err(failed)?;
     run.say("check: it offers every mode and option it is said to have")
         .await;
-    if descriptor.mcp_stdio {
+    if descriptor.mcp_transports.contains(&McpTransport::Stdio) {
         mcp_probe::started(project, &run.id.to_string(), &secrets.keys)
             .await
             .map_err(failed)?;

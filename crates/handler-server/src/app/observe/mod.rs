@@ -12,13 +12,13 @@ pub mod prometheus;
 pub mod terminals;
 mod watch;
 
+use super::observe::log::redact::Redaction;
 use crate::state::App;
 use activity::Activities;
 use agents::AgentCache;
 use counters::Counters;
 use handler_engine::egress::EgressLink;
 use handler_store::paths::Layout;
-use handler_store::secrets::SecretStore;
 use log::SandboxLogs;
 use metrics::Samples;
 use std::fmt;
@@ -45,18 +45,14 @@ pub struct Observe {
 impl Observe {
     /// Nothing seen yet.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         layout: &Layout,
-        secrets: SecretStore,
+        redaction: Redaction,
         egress: Arc<EgressLink>,
         scrape_token: String,
     ) -> Self {
         Self {
-            logs: SandboxLogs::new(
-                layout.state.join("sandboxes"),
-                secrets,
-                layout.secrets_file(),
-            ),
+            logs: SandboxLogs::new(layout.state.join("sandboxes"), redaction),
             samples: Samples::default(),
             counters: Counters::default(),
             activities: Activities::default(),

@@ -1,16 +1,17 @@
 //! What is kept of a session besides its log: settings, and the last facts its owner told.
 
 use super::choose::Choice;
+use crate::app::agents::Use;
 use crate::http::problem::{ApiError, ApiResult};
 use handler_base::clock::rfc3339;
 use handler_session::SessionFacts;
 use handler_store::Redactor;
 use handler_store::rows::SessionRow;
 use handler_types::ProblemCode;
-use handler_types::SandboxId;
 use handler_types::harness::PermissionMode;
 use handler_types::network::NetworkPolicy;
 use handler_types::session::{CreateSession, SessionState, SessionView};
+use handler_types::{ProjectId, SandboxId};
 use serde::{Deserialize, Serialize};
 
 /// The document of a session's row.
@@ -18,6 +19,12 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub(super) struct SessionDoc {
     pub(super) model: String,
+    /// The project of its agent.
+    #[serde(default)]
+    pub(super) project: Option<ProjectId>,
+    /// What stands before its first prompt.
+    #[serde(default)]
+    pub(super) instructions: Option<String>,
     pub(super) permissions: PermissionMode,
     pub(super) network: NetworkPolicy,
     /// The backend whose harness image it runs in; none: native, from the installed prefix.
@@ -33,6 +40,15 @@ pub(super) struct SessionDoc {
     pub(super) first_line: Option<String>,
     #[serde(default)]
     pub(super) title: Option<String>,
+    /// The person's, which goes before the agent's.
+    #[serde(default)]
+    pub(super) own_title: Option<String>,
+    /// Put away by the person.
+    #[serde(default)]
+    pub(super) archived: bool,
+    /// Context use and cost as the agent told them last.
+    #[serde(default)]
+    pub(super) usage: Option<serde_json::Value>,
     #[serde(default)]
     pub(super) acp_session_id: Option<String>,
     #[serde(default)]
@@ -50,9 +66,11 @@ pub(super) struct SessionDoc {
 }
 
 impl SessionDoc {
-    pub(super) fn new(request: &CreateSession, choice: &Choice) -> Self {
+    pub(super) fn new(request: &CreateSession, choice: &Choice, agent: Option<&Use>) -> Self {
         Self {
             model: choice.model.clone(),
+            project: agent.and_then(|agent| agent.project.clone()),
+            instructions: agent.and_then(|agent| agent.instructions.clone()),
             permissions: choice.permissions,
             network: request.network.clone().unwrap_or_default(),
             backend: choice.backend.clone(),
@@ -63,7 +81,10 @@ impl SessionDoc {
             idle_timeout_secs: request.idle_timeout_secs,
             sandbox: None,
             first_line: request.prompt.as_deref().map(first_line),
-            title: request.title.clone(),
+            title: None,
+            own_title: request.title.clone(),
+            archived: false,
+            usage: None,
             acp_session_id: None,
             can_resume: false,
             had_turn: false,
@@ -79,7 +100,7 @@ impl SessionDoc {
 
     /// Takes out what must not be written down.
     pub(super) fn redact(&mut self, redactor: &Redactor) {
-        for text in [&mut self.title, &mut self.first_line]
+        for text in [&mut self.title, &mut self.own_title, &mut self.first_line]
             .into_iter()
             .flatten()
         {
@@ -109,6 +130,9 @@ impl SessionDoc {
         if facts.acp_session_id.is_some() {
             self.acp_session_id.clone_from(&facts.acp_session_id);
         }
+        if facts.usage.is_some() {
+            self.usage.clone_from(&facts.usage);
+        }
         self.can_resume |= facts.can_resume;
         self.had_turn |= facts.had_turn;
         self.last_stop_reason.clone_from(&facts.last_stop_reason);
@@ -133,6 +157,8 @@ pub(super) fn view(row: &SessionRow, facts: Option<&SessionFacts>) -> ApiResult<
     let is_live = matches!(state, SessionState::Starting | SessionState::Running);
     Ok(SessionView {
         id: row.id.clone(),
+        agent_id: row.agent.clone(),
+        project_id: doc.project,
         harness: row.harness.clone(),
         provider: row.provider.clone(),
         model: doc.model,
@@ -142,7 +168,9 @@ pub(super) fn view(row: &SessionRow, facts: Option<&SessionFacts>) -> ApiResult<
         backend: doc.backend.unwrap_or_else(|| "native".to_owned()),
         sandbox_id: doc.sandbox.filter(|_| is_live),
         acp_session_id: doc.acp_session_id,
-        title: doc.title.or(doc.first_line),
+        title: doc.own_title.or(doc.title).or(doc.first_line),
+        archived: doc.archived,
+        usage: doc.usage,
         state,
         busy: facts.is_some_and(|f| f.busy),
         pending_permissions: facts.map_or(0, |f| f.pending_permissions),

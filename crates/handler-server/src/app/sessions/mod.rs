@@ -1,19 +1,24 @@
 //! Rules of sessions: which agent, in which folder, with which model; started once at a time, stopped with
 //! its sandbox, found again after a restart of the daemon.
 
+mod change;
 mod choose;
 mod doc;
 mod first_prompt;
 mod start;
 mod take_up;
+mod texts;
 mod watch;
 
+pub use change::alter;
 pub use start::ensure_running;
 pub use take_up::{leave, take_up};
+pub(crate) use texts::export;
+pub use texts::{Format, SearchQuery, UsageQuery, search, usage};
 
 use crate::app::network::{self, Edit};
 use crate::app::sandboxes::{engine_error, work_folder};
-use crate::app::{audit, learn};
+use crate::app::{agents, audit, learn};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::http::sessions::SessionQuery;
 use crate::state::App;
@@ -24,9 +29,10 @@ use handler_store::rows::{Lookup, PageRequest, SessionFilter, SessionPatch, Sess
 use handler_types::api::Page;
 use handler_types::event::ServerEvent;
 use handler_types::learn::LearnView;
+use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::SandboxView;
 use handler_types::session::{CreateSession, SessionState, SessionView, StopHow};
-use handler_types::{ProblemCode, SessionId};
+use handler_types::{AgentId, ProblemCode, SessionId};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -95,6 +101,7 @@ async fn view(app: &App, row: &SessionRow) -> ApiResult<SessionView> {
 /// # Errors
 /// A folder that is not allowed, an unknown harness, a missing provider, a mode the harness cannot honour.
 pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<SessionView> {
+    let (request, agent) = agents::for_session(app, request).await?;
     let scope = work_folder(app, &request.scope)?;
     if request
         .prompt
@@ -108,7 +115,7 @@ pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<Session
     }
     let choice = choose::choose(app, &request).await?;
     let now = handler_base::clock::now_ms();
-    let mut document = SessionDoc::new(&request, &choice);
+    let mut document = SessionDoc::new(&request, &choice, agent.as_ref());
     let mut row = SessionRow {
         id: SessionId::from_random(handler_base::random::bytes()),
         scope,
@@ -118,6 +125,7 @@ pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<Session
         document: document.to_json(),
         created_ms: now,
         updated_ms: now,
+        agent: agent.as_ref().map(|agent| agent.agent.clone()),
     };
     // Tried before anything is kept: a key without a value, a full disk.
     let redactor = start::check(app, &row, &document, request.prompt.as_deref()).await?;
@@ -132,6 +140,9 @@ pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<Session
     app.events.publish(ServerEvent::Session {
         session: Box::new(view.clone()),
     });
+    if let Some(agent) = &agent {
+        agents::touch(app, agent).await;
+    }
     start::in_background(app.clone(), row.id);
     Ok(view)
 }
@@ -161,6 +172,16 @@ pub async fn find(app: &App, text: &str) -> ApiResult<SessionView> {
     view(app, &find_row(app, text).await?).await
 }
 
+fn agent_id(text: &str) -> ApiResult<Option<AgentId>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let id = text.parse();
+    id.map(Some).map_err(|e: handler_types::id::IdParseError| {
+        ApiError::new(ProblemCode::Invalid, e.to_string())
+    })
+}
+
 /// A page of sessions.
 ///
 /// # Errors
@@ -175,6 +196,8 @@ pub async fn list(app: &App, query: SessionQuery) -> ApiResult<Page<SessionView>
     let filter = SessionFilter {
         scope,
         state: query.state,
+        agent: agent_id(&query.agent_id)?,
+        archived: (!query.archived.unwrap_or(false)).then_some(false),
     };
     let cursor = (!query.cursor.is_empty()).then_some(query.cursor);
     let page = app
@@ -217,6 +240,7 @@ pub(crate) async fn end(app: &Arc<App>, id: &SessionId, how: StopHow, why: &str)
         handle.stop(how, why).await.ok();
         let last = handle.state().borrow().clone();
         watch::record(app, id, &last).await;
+        texts::catch_up(app, id).await;
     }
     remove_sandboxes(app, id).await?;
     let Some(row) = app.store.sessions().get(id).await.map_err(store_error)? else {
@@ -308,6 +332,11 @@ pub async fn delete(app: &Arc<App>, text: &str) -> ApiResult<()> {
         id: row.id.to_string(),
     });
     Ok(())
+}
+
+/// What a session's agent may reach besides its model, as it is kept.
+pub(super) fn network_of_row(row: &SessionRow) -> ApiResult<NetworkPolicy> {
+    Ok(SessionDoc::read(row)?.network)
 }
 
 /// The session whose sandbox this is.

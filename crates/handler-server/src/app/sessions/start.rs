@@ -4,14 +4,14 @@ use super::doc::SessionDoc;
 use super::{change, first_prompt, folder, remove_sandboxes, store_error, watch};
 use crate::app::agent::{AgentRequest, GuestAgent, HarnessPlace, PreparedAgent, prepare};
 use crate::app::sandboxes::engine_error;
-use crate::app::{audit, harnesses, providers};
+use crate::app::{agents, audit, harnesses, providers};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use handler_engine::CreateArgs;
 use handler_session::{SessionConfig, SessionCore, SessionHandle, StartKind};
 use handler_store::Redactor;
 use handler_store::rows::{SessionPatch, SessionRow};
-use handler_types::harness::HarnessDescriptor;
+use handler_types::harness::{HarnessDescriptor, PermissionMode};
 use handler_types::network::NetworkPolicy;
 use handler_types::session::{SessionState, StopHow};
 use handler_types::{ProblemCode, SandboxId, SecretValue, SessionId};
@@ -37,10 +37,21 @@ pub(super) fn sandboxes_of(app: &App, id: &SessionId) -> Vec<SandboxId> {
         .collect()
 }
 
-async fn prepared(app: &App, row: &SessionRow, doc: &SessionDoc) -> ApiResult<PreparedAgent> {
+/// What to make for it, and how free its agent is now.
+async fn prepared(
+    app: &App,
+    row: &SessionRow,
+    doc: &SessionDoc,
+) -> ApiResult<(PreparedAgent, PermissionMode)> {
     let descriptor = harnesses::descriptor(&row.harness)?;
     let state_dir = folder(app, &row.id).join("agent");
-    prepare(
+    let extras = agents::extras(app, row.agent.as_ref(), &doc.network).await?;
+    let permissions = extras.permissions().unwrap_or(doc.permissions);
+    let of_agent = row.agent.as_ref().map(|agent| {
+        let states = app.settings.layout.agent_state_dir(agent);
+        states.join(format!("{}@{}", row.harness, row.provider))
+    });
+    let mut prepared = prepare(
         app,
         AgentRequest {
             descriptor,
@@ -48,14 +59,17 @@ async fn prepared(app: &App, row: &SessionRow, doc: &SessionDoc) -> ApiResult<Pr
             provider_name: &row.provider,
             provider: providers::usable(app, &row.provider)?,
             model: &doc.model,
-            permissions: doc.permissions,
+            permissions,
             network: doc.network.clone(),
             scope: &row.scope,
             state_dir: &state_dir,
+            shared_state: of_agent.as_deref(),
             labels: BTreeMap::from([(SESSION_LABEL.to_owned(), row.id.to_string())]),
         },
     )
-    .await
+    .await?;
+    extras.put_into(&mut prepared.spec)?;
+    Ok((prepared, permissions))
 }
 
 /// Where the session's harness is: its image on the session's backend as it is now, or the installed prefix.
@@ -99,7 +113,7 @@ pub(super) async fn check(
     if result.is_err() {
         std::fs::remove_dir_all(&folder).ok();
     }
-    Ok(Redactor::new(result?.redact))
+    Ok(Redactor::new(result?.0.redact))
 }
 
 /// The policy of a session's sandbox: what was said, and its model's hosts.
@@ -214,7 +228,8 @@ async fn save(app: &App, id: &SessionId, state: SessionState, doc: &SessionDoc) 
 }
 
 async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiResult<SessionHandle> {
-    let agent = prepared(app, row, doc).await?;
+    let (agent, permissions) = prepared(app, row, doc).await?;
+    doc.permissions = permissions;
     save(app, &row.id, SessionState::Starting, doc).await?;
     let args = CreateArgs {
         spec: agent.spec,
@@ -269,6 +284,7 @@ pub(super) fn config(
     let mut config = SessionConfig::new(row.id.as_str(), folder(app, &row.id), &row.scope);
     config.defaults = defaults;
     config.network = doc.network.clone();
+    config.instructions.clone_from(&doc.instructions);
     config.turn_timeout = Duration::from_secs(doc.turn_timeout_secs);
     config.redactor = Redactor::new(redact);
     config

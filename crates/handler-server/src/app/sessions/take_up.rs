@@ -3,7 +3,7 @@
 
 use super::doc::SessionDoc;
 use super::start::{self, SESSION_LABEL, config};
-use super::{first_prompt, folder, store_error, watch};
+use super::{first_prompt, folder, store_error, texts, watch};
 use crate::app::agent::GuestAgent;
 use crate::app::providers;
 use crate::app::secrets;
@@ -44,6 +44,8 @@ pub async fn take_up(app: &Arc<App>) {
             return;
         }
     };
+    let ids = rows.iter().map(|row| row.id.clone()).collect();
+    texts::catch_up_all(app, ids);
     let mut known = HashSet::new();
     for row in rows {
         known.insert(row.id.to_string());

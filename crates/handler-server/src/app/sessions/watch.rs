@@ -2,7 +2,7 @@
 //! its agent ended; its sandbox goes with it.
 
 use super::doc::SessionDoc;
-use super::{end, view};
+use super::{end, texts, view};
 use crate::state::App;
 use handler_session::{SessionFacts, SessionHandle};
 use handler_store::rows::SessionPatch;
@@ -18,6 +18,7 @@ const IDLE_CHECK: Duration = Duration::from_secs(1);
 /// Follows until it stops.
 pub(super) fn follow(app: Arc<App>, id: SessionId, handle: SessionHandle) {
     let mut facts = handle.state();
+    let mut was_busy = false;
     handler_base::tasks::spawn_named("session watch", async move {
         loop {
             tokio::select! {
@@ -34,6 +35,10 @@ pub(super) fn follow(app: Arc<App>, id: SessionId, handle: SessionHandle) {
             }
             let now = facts.borrow_and_update().clone();
             record(&app, &id, &now).await;
+            if was_busy && !now.busy {
+                texts::catch_up(&app, &id).await;
+            }
+            was_busy = now.busy;
             match now.state {
                 SessionState::Stopped | SessionState::Failed => break,
                 SessionState::Running if now.error.is_some() && !now.busy => {
@@ -81,7 +86,11 @@ pub(super) async fn record(app: &App, id: &SessionId, facts: &SessionFacts) {
         let Ok(mut doc) = SessionDoc::read(&row) else {
             return Ok(());
         };
+        let before = doc.title.clone();
         let is_changed = doc.take(facts) || row.state != facts.state;
+        if doc.title != before && doc.own_title.is_none() {
+            texts::set_title(app, id, doc.title.as_deref()).await;
+        }
         let row = if is_changed {
             let patch = SessionPatch {
                 state: Some(facts.state),

@@ -9,7 +9,6 @@ pub(crate) mod guest;
 pub(crate) mod redact;
 
 use file::{Disk, Stored};
-use handler_store::secrets::SecretStore;
 use handler_types::SandboxId;
 use handler_types::observe::{LogLevel, LogLine, LogLines, LogSource};
 use redact::Redaction;
@@ -105,11 +104,11 @@ pub struct SandboxLogs {
 
 impl SandboxLogs {
     /// In the folders below `sandboxes`.
-    pub(super) fn new(sandboxes: PathBuf, secrets: SecretStore, secrets_file: PathBuf) -> Self {
+    pub(super) fn new(sandboxes: PathBuf, redaction: Redaction) -> Self {
         let (orders, inbox) = mpsc::channel(WAITING);
         Self {
             disk: Arc::new(Mutex::new(Disk::new(sandboxes))),
-            redaction: Arc::new(Redaction::new(secrets, secrets_file)),
+            redaction: Arc::new(redaction),
             orders,
             inbox: Mutex::new(Some(inbox)),
             live: broadcast::channel(LIVE).0,

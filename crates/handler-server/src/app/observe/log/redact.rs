@@ -1,28 +1,35 @@
 //! Stored secret values, to be taken out of lines. Opened again only when the sealed file changed.
 
+use crate::app::logins::tokens_of;
 use handler_store::Redactor;
-use handler_store::secrets::SecretStore;
+use handler_store::logins::LoginStore;
+use handler_store::paths::Layout;
+use handler_store::secrets::{SecretError, SecretStore};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use tokio::sync::Mutex;
 
 /// What tells one sealed file from another: it is replaced whole by each change.
 type Stamp = Option<(u64, i64, u64)>;
+/// Of the secrets and of the logins.
+type Stamps = [Stamp; 2];
 
 /// The present redactor.
 #[derive(Debug)]
 pub(crate) struct Redaction {
     secrets: SecretStore,
-    file: PathBuf,
-    known: Mutex<Option<(Stamp, Redactor)>>,
+    logins: LoginStore,
+    files: [PathBuf; 2],
+    known: Mutex<Option<(Stamps, Redactor)>>,
 }
 
 impl Redaction {
     /// Nothing known yet.
-    pub(crate) fn new(secrets: SecretStore, file: PathBuf) -> Self {
+    pub(crate) fn new(layout: &Layout, secrets: SecretStore, logins: LoginStore) -> Self {
         Self {
             secrets,
-            file,
+            logins,
+            files: [layout.secrets_file(), layout.logins_file()],
             known: Mutex::default(),
         }
     }
@@ -30,13 +37,13 @@ impl Redaction {
     /// The redactor of the secrets that are kept now. While they cannot be opened, that of before.
     pub(crate) async fn now(&self) -> Redactor {
         let mut known = self.known.lock().await;
-        let stamp = self.stamp();
+        let stamp = self.files.each_ref().map(stamp);
         if let Some((before, redactor)) = &*known
             && *before == stamp
         {
             return redactor.clone();
         }
-        match self.secrets.redactor().await {
+        match self.open().await {
             Ok(redactor) => {
                 *known = Some((stamp, redactor.clone()));
                 redactor
@@ -48,12 +55,17 @@ impl Redaction {
         }
     }
 
-    fn stamp(&self) -> Stamp {
-        let meta = std::fs::metadata(&self.file).ok()?;
-        Some((
-            meta.ino(),
-            meta.mtime_nsec() + meta.mtime() * 1_000_000_000,
-            meta.len(),
-        ))
+    async fn open(&self) -> Result<Redactor, SecretError> {
+        let tokens = self.logins.values(tokens_of).await?;
+        self.secrets.redactor(tokens).await
     }
+}
+
+fn stamp(file: &PathBuf) -> Stamp {
+    let meta = std::fs::metadata(file).ok()?;
+    Some((
+        meta.ino(),
+        meta.mtime_nsec() + meta.mtime() * 1_000_000_000,
+        meta.len(),
+    ))
 }

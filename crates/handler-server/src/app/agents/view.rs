@@ -1,0 +1,201 @@
+//! An agent as it is now: which of its models can run, what they need, and what stands in the way.
+
+use super::row_error;
+use crate::app::agent::would_run;
+use crate::app::sandboxes::work_folder;
+use crate::app::{harnesses, providers, secrets};
+use crate::http::problem::{ApiError, ApiResult, chain};
+use crate::state::App;
+use handler_base::clock::rfc3339;
+use handler_store::rows::{AgentRow, ProjectRow};
+use handler_types::ProjectId;
+use handler_types::agent::{AgentModel, AgentSettings, AgentView, ModelAccess, RequiredHost};
+use handler_types::network::NetworkPolicy;
+use handler_types::provider::SecretRef;
+use std::collections::HashMap;
+
+/// Several, in their order.
+///
+/// # Errors
+/// The database's.
+pub async fn views(app: &App, rows: &[AgentRow]) -> ApiResult<Vec<AgentView>> {
+    let all = app.store.projects().all().await.map_err(row_error)?;
+    let defaults = defaults(&all, &app.store.agents().all().await.map_err(row_error)?);
+    let projects: HashMap<&ProjectId, &ProjectRow> = all.iter().map(|row| (&row.id, row)).collect();
+    let mut views = Vec::with_capacity(rows.len());
+    for row in rows {
+        let project = row
+            .project
+            .as_ref()
+            .and_then(|id| projects.get(id).copied());
+        let is_default = project.is_some_and(|project| defaults.get(&project.id) == Some(&row.id));
+        views.push(view(app, row, project, is_default).await);
+    }
+    Ok(views)
+}
+
+/// The default agent of each project: the one chosen, else the first that was made.
+pub(crate) fn defaults(
+    projects: &[ProjectRow],
+    agents: &[AgentRow],
+) -> HashMap<ProjectId, handler_types::AgentId> {
+    let of = |project: &ProjectRow| {
+        let mut own = agents
+            .iter()
+            .filter(|agent| agent.project.as_ref() == Some(&project.id));
+        let chosen = project.settings.default_agent.clone();
+        chosen.or_else(|| own.next().map(|agent| agent.id.clone()))
+    };
+    projects
+        .iter()
+        .filter_map(|project| Some((project.id.clone(), of(project)?)))
+        .collect()
+}
+
+pub(super) async fn one(app: &App, row: AgentRow) -> ApiResult<AgentView> {
+    let mut views = views(app, std::slice::from_ref(&row)).await?;
+    views
+        .pop()
+        .ok_or_else(|| ApiError::new(handler_types::ProblemCode::Internal, "an agent got lost"))
+}
+
+async fn view(
+    app: &App,
+    row: &AgentRow,
+    project: Option<&ProjectRow>,
+    is_default: bool,
+) -> AgentView {
+    let settings = row.settings.clone();
+    let scope = match project {
+        Some(project) => Some(project.settings.folder.clone()),
+        None => settings.scope.clone(),
+    };
+    let mut models = Vec::with_capacity(settings.models.len());
+    for access in &settings.models {
+        models.push(model(app, &settings, access).await);
+    }
+    let problem = match problem(app, &settings, scope.as_deref()).await {
+        None if models.iter().all(|model| model.problem.is_some()) => {
+            models.first().and_then(|model| model.problem.clone())
+        }
+        found => found,
+    };
+    AgentView {
+        id: row.id.clone(),
+        project_id: row.project.clone(),
+        default: is_default,
+        scope,
+        models,
+        problem,
+        created_at: rfc3339(row.created_ms),
+        updated_at: rfc3339(row.updated_ms),
+        last_used_at: row.used_ms.map(rfc3339),
+        name: settings.name,
+        description: settings.description,
+        instructions: settings.instructions,
+        backend: settings.backend,
+        network: settings.network,
+        permissions: settings.permissions,
+        confinement: settings.confinement,
+        secrets: settings.secrets,
+        folders: settings.folders,
+        limits: settings.limits,
+        turn_timeout_secs: settings.turn_timeout_secs,
+        idle_timeout_secs: settings.idle_timeout_secs,
+    }
+}
+
+/// What stands in the way whatever the model is.
+async fn problem(app: &App, settings: &AgentSettings, scope: Option<&str>) -> Option<String> {
+    if let Some(Err(error)) = scope.map(|scope| work_folder(app, scope)) {
+        return Some(error.0.detail);
+    }
+    for folder in &settings.folders {
+        if let Err(error) = work_folder(app, &folder.source) {
+            return Some(error.0.detail);
+        }
+    }
+    for grant in settings.secrets.values() {
+        let secret = SecretRef::Secret(grant.secret.clone());
+        if let Err(error) = secrets::resolve(app, &secret).await {
+            return Some(error.0.detail);
+        }
+    }
+    None
+}
+
+async fn model(app: &App, settings: &AgentSettings, access: &ModelAccess) -> AgentModel {
+    let mut view = AgentModel {
+        harness: access.harness.clone().unwrap_or_default(),
+        provider: access.provider.clone(),
+        model: access.model.clone().unwrap_or_default(),
+        problem: None,
+        required_hosts: Vec::new(),
+    };
+    match needs(app, settings, &view).await {
+        Ok(hosts) => view.required_hosts = hosts,
+        Err(why) => view.problem = Some(why),
+    }
+    if view.problem.is_none() {
+        view.problem = missing(app, settings, &view).await;
+    }
+    view
+}
+
+/// The hosts that a sandbox with this model needs (contract E4), none twice.
+async fn needs(
+    app: &App,
+    settings: &AgentSettings,
+    model: &AgentModel,
+) -> Result<Vec<RequiredHost>, String> {
+    let name = &model.provider;
+    let provider = providers::usable(app, name).map_err(|e| e.0.detail)?;
+    let descriptor = harnesses::descriptor(&model.harness).map_err(|e| e.0.detail)?;
+    let launch = would_run(
+        descriptor,
+        name,
+        &provider,
+        &model.model,
+        settings.permissions,
+    );
+    let launch = launch.map_err(|e| chain(&e))?;
+    let mut hosts: Vec<RequiredHost> = Vec::new();
+    if !matches!(settings.network, NetworkPolicy::Filtered { .. }) {
+        return Ok(hosts);
+    }
+    let by_provider = launch
+        .egress
+        .into_iter()
+        .map(|host| (host, format!("provider {name}")));
+    let by_secrets = settings.secrets.iter().flat_map(|(variable, grant)| {
+        let by = format!("secret {} ({variable})", grant.secret);
+        grant
+            .hosts
+            .iter()
+            .map(move |host| (host.clone(), by.clone()))
+    });
+    for (host, by) in by_provider.chain(by_secrets) {
+        let found = RequiredHost { host, by };
+        if !hosts.contains(&found) {
+            hosts.push(found);
+        }
+    }
+    Ok(hosts)
+}
+
+/// What of it is not there: the key's value, the program.
+async fn missing(app: &App, settings: &AgentSettings, model: &AgentModel) -> Option<String> {
+    let provider = providers::usable(app, &model.provider).ok()?;
+    // Commands and files are not run just to be shown: only the store is asked.
+    if let Some(key @ SecretRef::Secret(_)) = &provider.api_key
+        && let Err(error) = secrets::resolve(app, key).await
+    {
+        return Some(error.0.detail);
+    }
+    let descriptor = harnesses::descriptor(&model.harness).ok()?;
+    let there = match settings.backend.as_deref().filter(|name| *name != "native") {
+        None => harnesses::installed(app, descriptor).map(|_| ()),
+        Some(backend) => harnesses::image(app, backend, descriptor).await.map(|_| ()),
+    };
+    there.err().map(|error| error.0.detail)
+}

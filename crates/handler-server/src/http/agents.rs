@@ -1,0 +1,115 @@
+//! `/v1/agents`: what sessions open on.
+
+use super::document::Document;
+use super::problem::ApiResult;
+use crate::app::agents as rules;
+use crate::app::network::Edit;
+use crate::state::App;
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use handler_types::agent::{AgentRequest, AgentView};
+use handler_types::learn::{EnforcementRequest, EntriesRequest};
+use std::sync::Arc;
+
+type S = State<Arc<App>>;
+
+/// Which agents.
+#[derive(Debug, Default, serde::Deserialize, utoipa::IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct AgentQuery {
+    /// Only those of this project: its id or name.
+    #[serde(default)]
+    pub project: String,
+}
+
+/// Agents, in projects and outside, in the order they were made.
+#[utoipa::path(get, path = "/v1/agents", tag = "agents", params(AgentQuery),
+    responses((status = 200, body = Vec<AgentView>)))]
+pub async fn list(
+    State(app): S,
+    Query(query): Query<AgentQuery>,
+) -> ApiResult<Json<Vec<AgentView>>> {
+    Ok(Json(rules::list(&app, &query.project).await?))
+}
+
+/// Makes an agent.
+#[utoipa::path(post, path = "/v1/agents", tag = "agents", request_body = AgentRequest,
+    responses((status = 201, body = AgentView),
+    (status = 400, description = "`reasons` has everything that is wrong", body = handler_types::Problem),
+    (status = 409, description = "what `reasons` says is not confirmed, or the name is taken", body = handler_types::Problem)))]
+pub async fn create(
+    State(app): S,
+    Document(request): Document<AgentRequest>,
+) -> ApiResult<(StatusCode, Json<AgentView>)> {
+    let made = rules::create(&app, request).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// One agent: by id, the beginning of one, its name, or `PROJECT/NAME`.
+#[utoipa::path(get, path = "/v1/agents/{id}", tag = "agents", params(("id" = String, Path)),
+    responses((status = 200, body = AgentView)))]
+pub async fn get(State(app): S, Path(id): Path<String>) -> ApiResult<Json<AgentView>> {
+    Ok(Json(rules::find(&app, &id).await?))
+}
+
+/// Sets an agent up anew, whole. What it may reach is in force in its running sessions at once.
+#[utoipa::path(put, path = "/v1/agents/{id}", tag = "agents", params(("id" = String, Path)),
+    request_body = AgentRequest, responses((status = 200, body = AgentView),
+    (status = 409, description = "what `reasons` says is not confirmed, or it is another home", body = handler_types::Problem),
+    (status = 502, description = "Saved; a running session did not take it over", body = handler_types::Problem)))]
+pub async fn put(
+    State(app): S,
+    Path(id): Path<String>,
+    Document(request): Document<AgentRequest>,
+) -> ApiResult<Json<AgentView>> {
+    Ok(Json(rules::update(&app, &id, request).await?))
+}
+
+/// Removes an agent: its running sessions are stopped; their folders and histories stay.
+#[utoipa::path(delete, path = "/v1/agents/{id}", tag = "agents", params(("id" = String, Path)),
+    responses((status = 204)))]
+pub async fn remove(State(app): S, Path(id): Path<String>) -> ApiResult<StatusCode> {
+    rules::remove(&app, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Puts entries on an agent's list: in its running sessions at once, and for later ones.
+#[utoipa::path(post, path = "/v1/agents/{id}/network/allow", tag = "network", params(("id" = String, Path)),
+    request_body = EntriesRequest, responses((status = 200, body = AgentView),
+    (status = 409, description = "Its network has no list", body = handler_types::Problem)))]
+pub async fn allow(
+    State(app): S,
+    Path(id): Path<String>,
+    Document(request): Document<EntriesRequest>,
+) -> ApiResult<Json<AgentView>> {
+    let edit = Edit::Allow(request.entries);
+    Ok(Json(rules::edit_network(&app, &id, edit).await?))
+}
+
+/// Takes entries off an agent's list, likewise.
+#[utoipa::path(post, path = "/v1/agents/{id}/network/block", tag = "network", params(("id" = String, Path)),
+    request_body = EntriesRequest, responses((status = 200, body = AgentView),
+    (status = 409, description = "It is not on the list", body = handler_types::Problem)))]
+pub async fn block(
+    State(app): S,
+    Path(id): Path<String>,
+    Document(request): Document<EntriesRequest>,
+) -> ApiResult<Json<AgentView>> {
+    let edit = Edit::Block(request.entries);
+    Ok(Json(rules::edit_network(&app, &id, edit).await?))
+}
+
+/// Says whether what is not on an agent's list is refused or only told, likewise. The call is the confirmation.
+#[utoipa::path(put, path = "/v1/agents/{id}/network/enforcement", tag = "network", params(("id" = String, Path)),
+    request_body = EnforcementRequest, responses((status = 200, body = AgentView),
+    (status = 409, description = "Its network has no list", body = handler_types::Problem)))]
+pub async fn enforcement(
+    State(app): S,
+    Path(id): Path<String>,
+    Document(request): Document<EnforcementRequest>,
+) -> ApiResult<Json<AgentView>> {
+    let edit = Edit::Enforce(request.enforcement);
+    Ok(Json(rules::edit_network(&app, &id, edit).await?))
+}
