@@ -79,6 +79,8 @@ fn provider(model: &ScriptedModel, key: &str) -> ProviderRequest {
         description: Some("the demo's scripted model".to_owned()),
         endpoints: BTreeMap::from([
             (Protocol::OpenaiChat, format!("{base}/v1")),
+            (Protocol::Responses, format!("{base}/v1")),
+            (Protocol::Gemini, base.clone()),
             (Protocol::Anthropic, base),
         ]),
         models: vec![ProviderModel {
@@ -124,15 +126,11 @@ async fn session(
     let request = CreateSession {
         scope: folder.to_string_lossy().into_owned(),
         harness: Some(harness.to_owned()),
-        backend: None,
         provider: Some(PROVIDER.to_owned()),
-        model: None,
-        permissions: None,
-        network: None,
         prompt: Some(prompt),
         title: Some("Handler demo".to_owned()),
         turn_timeout_secs: Some(300),
-        idle_timeout_secs: None,
+        ..CreateSession::default()
     };
     out.note(format!(
         "working in {} — the agent sees this folder and nothing else of yours",

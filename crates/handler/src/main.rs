@@ -15,7 +15,7 @@ use handler_server::Layout;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Wipes what it frees in the filter's process, and only there.
+/// Wipes what it frees in the processes of filter and daemon, through which values pass; nowhere else.
 #[global_allocator]
 static MEMORY: handler_egress::WipingAllocator = handler_egress::WipingAllocator;
 

@@ -65,6 +65,8 @@ fn log_to_stderr() {
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<()> {
+    // A value passes through on its way from who sets it, and to the filter.
+    handler_egress::WipingAllocator::wipe_from_now_on();
     log_to_stderr();
     let uid = rustix::process::getuid().as_raw();
     let flags = ServeFlags { port: args.port };

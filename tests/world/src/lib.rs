@@ -1,1 +1,1 @@
-//! Only tests live here.
+//! Only tests live here, and a client that they run.

@@ -136,6 +136,7 @@ fn session(number: u32) -> SessionRow {
             "lastSeq": 1234,
         }),
         created_ms: made,
+        agent: None,
         updated_ms: made,
     }
 }

@@ -166,7 +166,7 @@ async fn the_enforcement_is_switched_and_what_has_no_list_says_what_to_do() -> a
         ),
         (
             &["network", "show", "nobody"],
-            "no sandbox or session `nobody`",
+            "no sandbox, session or agent `nobody`",
         ),
         (
             &["network", "allow", "switched", "a.example"],

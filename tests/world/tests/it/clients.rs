@@ -1,8 +1,11 @@
 //! Programs that people use, through the filter: to a host that is given a secret (decrypted on the way) and to one
 //! that is not (a tunnel), with nothing set but the sandbox's own environment.
 
-mod origin;
+mod grpc;
+pub(crate) mod origin;
 mod packages;
+mod push;
+mod runtimes;
 
 use crate::support::{Sandbox, has_tools, open_work, project, text};
 use anyhow::ensure;
@@ -10,29 +13,35 @@ use handler_testkit::World;
 use handler_types::api::SecretRequest;
 use handler_types::network::{Enforcement, NetworkPolicy};
 use handler_types::sandbox::{CreateSandbox, SecretGrant};
-use origin::{Authority, NAME, Origin};
+use origin::{Authority, NAME, Origin, Server};
 use std::path::PathBuf;
 use std::process::Command;
 
 const VALUE: &str = "sk-value-0123456789abcdef0123456789abcdef0123456";
 
 /// A sandbox beside an origin that it may reach by two ports.
-struct Place {
-    world: World,
-    sandbox: Sandbox,
-    origin: Origin,
+pub(crate) struct Place {
+    pub(crate) world: World,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) origin: Origin,
     project: PathBuf,
-    phantom: String,
+    pub(crate) value: String,
+    pub(crate) phantom: String,
     _folder: tempfile::TempDir,
 }
 
 impl Place {
     async fn new() -> anyhow::Result<Self> {
+        Self::with(Server::Https, VALUE).await
+    }
+
+    /// `value`: what `$TOKEN` stands for.
+    pub(crate) async fn with(server: Server, value: &str) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let authority = Authority::new()?;
         let bundle = folder.path().join("authority.pem");
         authority.write(&bundle)?;
-        let origin = Origin::start(folder.path(), &authority)?;
+        let origin = Origin::start(server, folder.path(), &authority)?;
         std::fs::write(origin.files.join("hello"), "hello\n")?;
         let world = World::builder()
             .env("SSL_CERT_FILE", &bundle)
@@ -42,7 +51,7 @@ impl Place {
         let project = project(&world, "app")?;
         let [given, tunnel] = origin.ports;
         let secret = SecretRequest {
-            value: VALUE.to_owned(),
+            value: value.to_owned(),
             description: None,
         };
         world.client().set_secret("tokens/clients", &secret).await?;
@@ -60,13 +69,14 @@ impl Place {
             ..CreateSandbox::default()
         };
         let sandbox = Sandbox::up(&world, &spec).await?;
-        let phantom = sandbox.out("echo $TOKEN").await?;
-        ensure!(phantom != VALUE && phantom.len() == VALUE.len());
+        let phantom = sandbox.out("printf %s \"$TOKEN\"").await?;
+        ensure!(phantom != value && phantom.len() == value.len());
         Ok(Self {
             world,
             sandbox,
             origin,
             project,
+            value: value.to_owned(),
             phantom,
             _folder: folder,
         })
@@ -80,7 +90,7 @@ impl Place {
             let script = format!("HERE={NAME}:{port}; export HERE; {script}");
             outputs[at] = self.sandbox.out(&script).await?;
             let arrived = self.origin.arrived(port, path)?;
-            let wanted = [VALUE, self.phantom.as_str()][at];
+            let wanted = [&self.value, &self.phantom][at];
             let basic = crate::search::base64(format!("user:{wanted}").as_bytes());
             ensure!(
                 arrived.mentions(wanted) || arrived.header("authorization").contains(&basic),
@@ -98,10 +108,26 @@ impl Place {
         Ok(())
     }
 
-    async fn end(self) -> anyhow::Result<()> {
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
         self.world.client().delete_sandbox(&self.sandbox.id).await?;
         Ok(())
     }
+}
+
+#[tokio::test]
+async fn programs_without_a_proxy_reach_it_and_the_secret_is_swapped() -> anyhow::Result<()> {
+    let test = "programs_without_a_proxy";
+    if !crate::transparent::has_device(test) || !has_tools(test, &["curl", "python3"]) {
+        return Ok(());
+    }
+    let place = Place::new().await?;
+    let bare = crate::transparent::BARE;
+    place
+        .says_hello(&format!(
+            "{bare} curl -sSf -m 30 -H \"Authorization: Bearer $TOKEN\" https://$HERE/hello"
+        ))
+        .await?;
+    place.end().await
 }
 
 #[tokio::test]
@@ -184,7 +210,7 @@ async fn go_programs_reach_what_is_allowed() -> anyhow::Result<()> {
 }
 
 /// Whether the system's Python has a module.
-fn has_module(name: &str) -> bool {
+pub(crate) fn has_module(name: &str) -> bool {
     Command::new("/usr/bin/python3")
         .args(["-c", &format!("import {name}")])
         .output()

@@ -1,5 +1,6 @@
 //! Installing harnesses: inside a sandbox that reaches the package registry and nothing else, in one step.
 
+mod genuine;
 pub(crate) mod shared;
 
 use crate::sessions::Stage;

@@ -1,6 +1,7 @@
 //! Whole-product tests.
 
 mod activity;
+mod agents;
 mod api;
 mod archives;
 mod audit;
@@ -8,6 +9,7 @@ mod clients;
 mod commands;
 mod crash;
 mod demo;
+mod editors;
 mod files;
 mod flood;
 mod forks;
@@ -16,9 +18,11 @@ mod harness_images;
 mod input;
 mod isolation;
 mod lifetimes;
+mod logins;
 mod network;
 mod observe;
 mod output;
+mod planted;
 mod ports;
 mod presets;
 mod previews;
@@ -33,4 +37,5 @@ mod surroundings;
 mod survival;
 mod terminal_crowd;
 mod terminals;
+mod transparent;
 mod way_out;

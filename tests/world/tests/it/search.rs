@@ -1,7 +1,8 @@
-//! Looking for a planted key: in files, arguments and memory, in plain and as Basic credentials have it.
+//! Looking for a planted key: in files, arguments and memory, in plain and in the spellings that messages have.
 
 use crate::support::show;
 use anyhow::Context as _;
+use memchr::memmem;
 use std::collections::BTreeSet;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -12,15 +13,38 @@ use std::sync::{Arc, Mutex};
 pub(crate) fn plant() -> (String, Vec<String>) {
     let value = format!("sk-planted-{}", &handler_base::random::hex(19)[..37]);
     assert_eq!(value.len(), 48);
-    let encoded = |text: &str| base64(text.as_bytes());
-    // Base64 of the value at each of the three places of a group, without the ends that neighbours reach into.
-    let forms = ["", "u", "uu"].map(|before| {
-        let all = encoded(&format!("{before}{value}"));
-        all[4..all.len() - 4].to_owned()
-    });
-    let mut wanted = vec![value.clone()];
-    wanted.extend(forms);
+    let wanted = spellings(&value);
     (value, wanted)
+}
+
+/// What a value looks like in plain, in base64 (whichever way it falls, both alphabets), percent-encoded and in JSON.
+pub(crate) fn spellings(value: &str) -> Vec<String> {
+    let mut all = vec![value.to_owned()];
+    // At each of the three places of a group, without the ends that neighbours reach into.
+    for before in ["", "u", "uu"] {
+        let coded = base64(format!("{before}{value}").as_bytes());
+        let inner = coded[4..coded.len() - 4].to_owned();
+        all.push(inner.replace('+', "-").replace('/', "_"));
+        all.push(inner);
+    }
+    let percent = |letter: char| match letter {
+        letter if letter.is_ascii_alphanumeric() || "-._~".contains(letter) => letter.to_string(),
+        letter => format!("%{:02X}", u32::from(letter)),
+    };
+    let percent: String = value.chars().map(percent).collect();
+    all.push(
+        value
+            .chars()
+            .map(|letter| format!("%{:02x}", u32::from(letter)))
+            .collect(),
+    );
+    let json = serde_json::Value::String(value.to_owned()).to_string();
+    let json = json[1..json.len() - 1].to_owned();
+    all.push(json.replace('/', "\\/"));
+    all.extend([percent.to_ascii_lowercase(), percent, json]);
+    all.sort();
+    all.dedup();
+    all
 }
 
 pub(crate) fn base64(bytes: &[u8]) -> String {
@@ -44,11 +68,9 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn holds(bytes: &[u8], wanted: &[String]) -> bool {
-    wanted.iter().any(|text| {
-        bytes
-            .windows(text.len())
-            .any(|window| window == text.as_bytes())
-    })
+    wanted
+        .iter()
+        .any(|text| memmem::find(bytes, text.as_bytes()).is_some())
 }
 
 /// All files below a folder that hold one of the texts, unread ones as errors.
@@ -121,8 +143,13 @@ impl ArgvWatch {
     }
 }
 
-/// Readable memory of a process, region by region.
+/// Whether the writable memory of a process has one of the texts.
 pub(crate) fn memory_holds(pid: i32, wanted: &[String]) -> anyhow::Result<bool> {
+    Ok(memory_with(pid, wanted)?.is_some())
+}
+
+/// The first region of a process's writable memory that has one of the texts.
+pub(crate) fn memory_with(pid: i32, wanted: &[String]) -> anyhow::Result<Option<String>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let mut memory = std::fs::File::open(format!("/proc/{pid}/mem"))?;
     for line in maps.lines() {
@@ -141,8 +168,8 @@ pub(crate) fn memory_holds(pid: i32, wanted: &[String]) -> anyhow::Result<bool> 
             .is_ok()
             && holds(&region, wanted)
         {
-            return Ok(true);
+            return Ok(Some(line.to_owned()));
         }
     }
-    Ok(false)
+    Ok(None)
 }

@@ -7,7 +7,7 @@ use handler_testkit::{HttpOrigin, World};
 use handler_types::egress::EgressDecision;
 
 /// Every GET of the API that can be filled in, answered.
-async fn all_answers(
+pub(crate) async fn all_answers(
     world: &World,
     sandbox: &str,
     process: u32,

@@ -9,10 +9,11 @@ mod log;
 mod lost;
 mod refused;
 mod resumed;
-mod stage;
+pub(crate) mod stage;
+mod texts;
 mod together;
 pub(crate) mod typed;
-mod viewer;
+pub(crate) mod viewer;
 mod watched;
 
-pub(crate) use stage::Stage;
+pub(crate) use stage::{LONG, Stage};

@@ -1,14 +1,17 @@
 """An HTTPS origin on two ports: files of a folder, a WebSocket that echoes, and a log of every request.
 
 origin.py CERTIFICATE KEY FOLDER LOG: prints the two ports. /ws echoes one text message. In files of the folder
-`@HERE@` stands for the address that was asked.
+`@HERE@` stands for the address that was asked. Below /git/ are the repositories of the folder, for who logs in.
+What is posted elsewhere is answered as it came.
 """
 import base64
+import gzip
 import hashlib
 import http.server
 import json
 import os
 import ssl
+import subprocess
 import sys
 import threading
 
@@ -33,6 +36,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/ws":
             return self.echo()
+        if self.path.startswith("/git/"):
+            return self.git(b"")
         self.note()
         path = os.path.normpath(self.path.split("?")[0]).lstrip("/")
         found = os.path.join(folder, path)
@@ -45,10 +50,54 @@ class Handler(http.server.BaseHTTPRequestHandler):
         here = self.headers.get("host", "").encode()
         self.answer(200, content.replace(b"@HERE@", here))
 
-    def answer(self, status, content):
+    def do_POST(self):
+        body = self.body()
+        if self.path.startswith("/git/"):
+            return self.git(body)
+        if self.headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
+        self.note(body.decode("latin-1"))
+        self.answer(200, body)
+
+    def body(self):
+        if self.headers.get("transfer-encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def git(self, body):
+        """As git-http-backend(1) says."""
+        self.note()
+        if "authorization" not in self.headers:
+            return self.answer(401, b"", [("www-authenticate", "Basic realm=git")])
+        path, _, query = self.path.partition("?")
+        environment = os.environ | {
+            "GIT_PROJECT_ROOT": folder,
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "GIT_PROTOCOL": self.headers.get("git-protocol", ""),
+            "REMOTE_USER": "user",
+            "REQUEST_METHOD": self.command,
+            "PATH_INFO": path.removeprefix("/git"),
+            "QUERY_STRING": query,
+            "CONTENT_TYPE": self.headers.get("content-type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": self.headers.get("content-encoding", ""),
+        }
+        done = subprocess.run(["git", "http-backend"], input=body, env=environment, stdout=subprocess.PIPE)
+        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        fields = [line.split(": ", 1) for line in head.decode().splitlines()]
+        status = next((int(value.split()[0]) for name, value in fields if name == "Status"), 200)
+        self.answer(status, content, [field for field in fields if field[0] != "Status"])
+
+    def answer(self, status, content, fields=()):
         self.send_response(status)
         kind = "text/html" if "/simple/" in self.path else "application/octet-stream"
-        self.send_header("content-type", kind)
+        for name, value in fields or [("content-type", kind)]:
+            self.send_header(name, value)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

@@ -7,41 +7,54 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// The name it has a certificate for.
-pub(super) const NAME: &str = "host.containers.internal";
+pub(crate) const NAME: &str = "host.containers.internal";
+
+/// What is served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Server {
+    /// Files, a WebSocket and Git's protocol over HTTP/1.1.
+    Https,
+    /// Any gRPC method: what it was sent.
+    Grpc,
+}
 
 /// A request that arrived.
 #[derive(Debug)]
-pub(super) struct Arrived(serde_json::Value);
+pub(crate) struct Arrived(serde_json::Value);
 
 impl Arrived {
-    pub(super) fn is(&self, port: u16, path: &str) -> bool {
+    pub(crate) fn is(&self, port: u16, path: &str) -> bool {
         let asked = self.0["path"].as_str().unwrap_or_default();
         self.0["port"] == port && asked.split('?').next() == Some(path)
     }
 
-    pub(super) fn mentions(&self, text: &str) -> bool {
+    pub(crate) fn mentions(&self, text: &str) -> bool {
         self.0.to_string().contains(text)
     }
 
-    pub(super) fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.0["headers"][name].as_str().unwrap_or_default()
     }
 }
 
 /// Runs until it is dropped.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     child: Child,
     log: PathBuf,
     /// What is served.
-    pub(super) files: PathBuf,
+    pub(crate) files: PathBuf,
     /// The port that is given the secret, and one that is not.
-    pub(super) ports: [u16; 2],
+    pub(crate) ports: [u16; 2],
 }
 
 impl Origin {
     /// Starts it with a certificate of this authority.
-    pub(super) fn start(folder: &Path, authority: &Authority) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        server: Server,
+        folder: &Path,
+        authority: &Authority,
+    ) -> anyhow::Result<Self> {
         let (certificate, key) = (folder.join("leaf.pem"), folder.join("leaf.key"));
         let leaf_key = KeyPair::generate()?;
         let mut params = CertificateParams::new(vec![NAME.to_owned()])?;
@@ -52,7 +65,11 @@ impl Origin {
         let (files, log) = (folder.join("files"), folder.join("log"));
         std::fs::create_dir_all(&files)?;
         std::fs::write(&log, "")?;
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/origin.py");
+        let script = match server {
+            Server::Https => "tests/it/clients/origin.py",
+            Server::Grpc => "tests/it/clients/grpc_origin.py",
+        };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
         let mut child = Command::new("/usr/bin/python3")
             .arg(script)
             .args([&certificate, &key, &files, &log])
@@ -74,7 +91,7 @@ impl Origin {
     }
 
     /// What arrived at a port for a path; there must be something.
-    pub(super) fn arrived(&self, port: u16, path: &str) -> anyhow::Result<Arrived> {
+    pub(crate) fn arrived(&self, port: u16, path: &str) -> anyhow::Result<Arrived> {
         let log = std::fs::read_to_string(&self.log)?;
         let mut all = Vec::new();
         for line in log.lines() {
@@ -93,13 +110,13 @@ impl Drop for Origin {
 }
 
 /// An authority that daemon and sandboxes are told to trust.
-pub(super) struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
 impl Authority {
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let mut params = CertificateParams::default();
         let name = "An authority of these tests";
         params.distinguished_name.push(DnType::CommonName, name);
@@ -114,7 +131,7 @@ impl Authority {
     }
 
     /// Writes its certificate.
-    pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         Ok(std::fs::write(path, &self.pem)?)
     }
 }

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use std::path::Path;
 use std::process::Command;
 
-fn run(folder: &Path, argv: &[&str]) -> anyhow::Result<()> {
+pub(super) fn run(folder: &Path, argv: &[&str]) -> anyhow::Result<()> {
     let done = Command::new(argv[0])
         .args(&argv[1..])
         .current_dir(folder)

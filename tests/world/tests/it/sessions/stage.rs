@@ -87,15 +87,7 @@ impl Stage {
         CreateSession {
             scope: self.project.to_string_lossy().into_owned(),
             harness: Some(harness.to_owned()),
-            provider: None,
-            backend: None,
-            model: None,
-            permissions: None,
-            network: None,
-            prompt: None,
-            title: None,
-            turn_timeout_secs: None,
-            idle_timeout_secs: None,
+            ..CreateSession::default()
         }
     }
 
@@ -155,6 +147,8 @@ fn provider(model: &ScriptedModel, key: &str) -> ProviderRequest {
         description: None,
         endpoints: BTreeMap::from([
             (Protocol::OpenaiChat, format!("{base}/v1")),
+            (Protocol::Responses, format!("{base}/v1")),
+            (Protocol::Gemini, base.clone()),
             (Protocol::Anthropic, base),
         ]),
         models: vec![ProviderModel {

@@ -17,6 +17,8 @@ pub(crate) struct Viewer {
     pub(crate) scope: String,
     /// The answer to `initialize`.
     pub(crate) agent: Value,
+    /// The conversation's options, as it was opened.
+    pub(crate) options: Value,
     /// Everything heard so far.
     pub(crate) seen: Vec<Value>,
 }
@@ -32,6 +34,7 @@ impl Viewer {
             conversation: String::new(),
             scope: String::new(),
             agent: Value::Null,
+            options: Value::Null,
             seen: Vec::new(),
         };
         let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
@@ -44,6 +47,7 @@ impl Viewer {
             "mcpServers": [], "_meta": {"handler.dev/afterSeq": after}});
         let loaded = viewer.call("session/load", load).await?;
         ensure!(loaded.get("result").is_some(), "load: {loaded}");
+        viewer.options = loaded["result"]["configOptions"].clone();
         viewer.until("the state", state).await?;
         Ok(viewer)
     }

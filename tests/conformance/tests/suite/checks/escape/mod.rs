@@ -13,11 +13,12 @@ mod trap;
 mod tunnels;
 
 use super::checks;
+use super::network::TRANSPARENT;
 use crate::subject::Subject;
 use anyhow::ensure;
-use handler_testkit::HttpOrigin;
 use handler_testkit::inside::Sandbox;
-use handler_types::network::{Enforcement, NetworkPolicy};
+use handler_testkit::{HttpOrigin, World};
+use handler_types::network::{Enforcement, NetworkPolicy, Transparent};
 use handler_types::sandbox::CreateSandbox;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ checks! { "escape":
     no_request_is_smuggled_or_sent_elsewhere;
     no_tunnel_begins_with_words_for_another_host;
     no_packet_leaves_another_way;
+    no_packet_leaves_another_way_in_transparent_mode [TRANSPARENT];
     no_socket_of_the_machine_is_a_way_out;
     no_switch_inside_turns_the_list_off;
 }
@@ -101,7 +103,12 @@ struct Attempt {
 }
 
 impl Attempt {
-    async fn new(s: &Subject, enforcement: Enforcement) -> anyhow::Result<Self> {
+    async fn new(
+        s: &Subject,
+        world: &World,
+        enforcement: Enforcement,
+        transparent: Transparent,
+    ) -> anyhow::Result<Self> {
         trap::works().await?;
         let (allowed, trap) = (HttpOrigin::start().await?, Trap::set().await?);
         let raw = Trap::set().await?;
@@ -115,10 +122,10 @@ impl Attempt {
         }
         let spec = CreateSandbox {
             network: Some(NetworkPolicy::Filtered { allow, enforcement }),
+            transparent,
             ..s.spec()
         };
-        let world = s.world().await;
-        let sandbox = s.up(&world, &spec).await?;
+        let sandbox = s.up(world, &spec).await?;
         Ok(Self {
             sandbox,
             allowed,
@@ -199,7 +206,9 @@ impl Attempt {
 }
 
 async fn try_all(s: &Subject, enforcement: Enforcement, cases: &[Case]) -> anyhow::Result<()> {
-    let attempt = Attempt::new(s, enforcement).await?;
+    // Held to the end: meanwhile no other check may kill the daemon.
+    let world = s.world().await;
+    let attempt = Attempt::new(s, &world, enforcement, Transparent::Auto).await?;
     attempt.run(cases).await?;
     s.down(attempt.sandbox).await
 }
@@ -219,7 +228,8 @@ async fn no_request_is_smuggled_or_sent_elsewhere(s: Arc<Subject>) -> anyhow::Re
 }
 
 async fn no_tunnel_begins_with_words_for_another_host(s: Arc<Subject>) -> anyhow::Result<()> {
-    let attempt = Attempt::new(&s, Enforcement::Enforce).await?;
+    let world = s.world().await;
+    let attempt = Attempt::new(&s, &world, Enforcement::Enforce, Transparent::Auto).await?;
     attempt
         .run(&[&[tunnels::control()][..], &tunnels::cases()].concat())
         .await?;
@@ -233,6 +243,13 @@ async fn no_tunnel_begins_with_words_for_another_host(s: Arc<Subject>) -> anyhow
 
 async fn no_packet_leaves_another_way(s: Arc<Subject>) -> anyhow::Result<()> {
     try_all(&s, Enforcement::Enforce, &packets::cases()).await
+}
+
+async fn no_packet_leaves_another_way_in_transparent_mode(s: Arc<Subject>) -> anyhow::Result<()> {
+    let world = s.world().await;
+    let attempt = Attempt::new(&s, &world, Enforcement::Enforce, Transparent::Required).await?;
+    attempt.run(&packets::cases()).await?;
+    s.down(attempt.sandbox).await
 }
 
 async fn no_socket_of_the_machine_is_a_way_out(s: Arc<Subject>) -> anyhow::Result<()> {

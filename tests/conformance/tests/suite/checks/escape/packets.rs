@@ -13,6 +13,12 @@ const ADDRESSES: &[&str] = &[
     "192.0.2.1",
     "2001:db8::1",
     "fe80::1%lo",
+    // Where the device of transparent mode leads, made-up addresses and the other end's own.
+    "198.18.0.1",
+    "198.18.0.2",
+    "198.18.1.0",
+    "198.19.255.254",
+    "fe80::1%handler0",
 ];
 
 /// Programs that need no address.
@@ -28,9 +34,19 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
         "busybox nslookup escaped-dns-own.example.com",
     ),
     (
+        "dns-stack",
+        "a question to the name server of transparent mode, data in its labels",
+        "busybox nslookup escaped-dns-stack.example.com 198.18.0.2",
+    ),
+    (
         "dns-tcp",
         "a question to a resolver over TCP",
         "printf '\\0\\002x' | busybox nc -w 2 8.8.8.8 53",
+    ),
+    (
+        "device",
+        "packets of one's own on the device of transparent mode",
+        "busybox arping -c 1 -w 1 -I handler0 192.0.2.1",
     ),
     ("icmp", "ICMP echo", "busybox ping -c 1 -W 1 192.0.2.1"),
     (
