@@ -24,6 +24,7 @@ mod licences;
 mod made;
 
 mod run;
+mod tests;
 
 use std::process::ExitCode;
 

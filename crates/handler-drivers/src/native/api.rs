@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_that_is_missing_or_silent_is_an_error() {
-        let missing = probe(Path::new("/nonexistent/guest")).await;
+        let missing = probe(Path::new("/proc/nonexistent/guest")).await;
         assert!(matches!(missing, Err(LauncherError::Spawn { .. })));
         let silent = probe(Path::new("/bin/true")).await;
         assert!(matches!(silent, Err(LauncherError::Answer(_))));

@@ -75,6 +75,6 @@ mod tests {
             assert!(text.ends_with("EXTRA\nOWN\n"));
         }
         assert_eq!(std::fs::read_dir(folder.path()).expect("reads").count(), 3);
-        assert!(write(&bundle, Some(Path::new("/nonexistent")), None).is_err());
+        assert!(write(&bundle, Some(Path::new("/proc/nonexistent")), None).is_err());
     }
 }

@@ -107,7 +107,7 @@ mod tests {
             rustix::process::getpid().as_raw_nonzero().get()
         );
         std::fs::remove_file(&inside).expect("removed");
-        std::os::unix::fs::symlink("/nonexistent", &inside).expect("link");
+        std::os::unix::fs::symlink("/proc/nonexistent", &inside).expect("link");
         UnixStream::connect(&paths.socket)
             .await
             .expect("still there");

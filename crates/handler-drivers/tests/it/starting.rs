@@ -19,7 +19,7 @@ async fn a_missing_mount_source_is_refused_by_name_and_leaves_nothing() {
     let world = World::new();
     let plan = world.plan(|spec| {
         spec.mounts.push(MountSpec {
-            source: "/nonexistent/source".into(),
+            source: "/proc/nonexistent/source".into(),
             target: "/data".into(),
             read_only: true,
         });
@@ -30,7 +30,7 @@ async fn a_missing_mount_source_is_refused_by_name_and_leaves_nothing() {
     assert!(
         error
             .to_string()
-            .contains("/nonexistent/source: it does not exist"),
+            .contains("/proc/nonexistent/source: it does not exist"),
         "{error}"
     );
     assert_eq!(std::fs::read_dir(runtime).expect("reads").count(), 0);
@@ -81,7 +81,7 @@ async fn links_left_in_the_home_do_not_lead_a_later_start_outside() {
 #[tokio::test]
 async fn a_guest_program_that_is_none_is_the_hosts_fault() {
     let world = World::new();
-    for program in ["/nonexistent/guest", "/bin/true"] {
+    for program in ["/proc/nonexistent/guest", "/bin/true"] {
         let config = NativeConfig::new(program.into(), world.folder.path().to_owned());
         let driver = NativeDriver::new(config);
         let error = refused(driver.start(&world.plan(|_| {})).await);

@@ -198,7 +198,7 @@ async fn what_is_no_plain_file_is_refused_at_once() {
     let world = World::new();
     let (lines, _heard) = mpsc::channel(4);
     let config = ImageConfig::default();
-    for path in ["/dev/zero", "/nonexistent", "/tmp"] {
+    for path in ["/dev/zero", "/proc/nonexistent", "/tmp"] {
         let import = world
             .store
             .import(path.as_ref(), None, &config, &lines, &world.cancel);

@@ -87,7 +87,10 @@ async fn what_gives_no_value_is_said_without_its_content() {
         (SecretRef::Env("NONE".into()), "NONE"),
         (SecretRef::Env("EMPTY".into()), "EMPTY"),
         (SecretRef::Env("LONG".into()), "longer than 64 KiB"),
-        (SecretRef::File("/nonexistent/x".into()), "/nonexistent/x"),
+        (
+            SecretRef::File("/proc/nonexistent/x".into()),
+            "/proc/nonexistent/x",
+        ),
         (SecretRef::File("relative".into()), "not an absolute path"),
         (SecretRef::File(dir.display().to_string()), "cannot be read"),
         (
@@ -98,7 +101,7 @@ async fn what_gives_no_value_is_said_without_its_content() {
         (file("binary", &not_text), "not text"),
         (file("long", &long), "longer than 64 KiB"),
         (command(&[]), "no program"),
-        (command(&["/nonexistent/program"]), "cannot be run"),
+        (command(&["/proc/nonexistent/program"]), "cannot be run"),
         (command(&["sh", "-c", &print]), "code 3"),
         (command(&["sh", "-c", "kill -9 $$"]), "a signal"),
         (command(&["sh", "-c", &much]), "more than 64 KiB"),

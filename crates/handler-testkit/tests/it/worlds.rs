@@ -107,7 +107,7 @@ async fn a_command_gets_input_and_gives_output_and_status() -> anyhow::Result<()
 #[tokio::test]
 async fn a_daemon_that_ends_at_once_is_reported_with_its_words() -> anyhow::Result<()> {
     let mut world = builder()
-        .env("HANDLER_RUNTIME_DIR", "/nonexistent")
+        .env("HANDLER_RUNTIME_DIR", "/proc/nonexistent")
         .prepare()?;
     let error = world.start_daemon().await.expect_err("ends");
     assert!(error.to_string().contains("No such file"), "{error}");

@@ -388,7 +388,7 @@ fn what_cannot_be_is_refused() {
             spec.env.insert("PATH".to_owned(), "/y".to_owned());
         }),
         ("display", |spec| {
-            spec.display = Some("/nonexistent".to_owned());
+            spec.display = Some("/proc/nonexistent".to_owned());
         }),
         ("display variable", |spec| {
             spec.display = Some("/dev/null".to_owned());
