@@ -11,6 +11,7 @@ use crate::commands::{
     fork::ForkAction,
     harness::HarnessAction,
     image::ImageAction,
+    knowledge::KnowledgeAction,
     login::LoginAction,
     preset::{PresetAction, QuickFileAction},
     project::ProjectAction,
@@ -122,6 +123,9 @@ pub enum Command {
     /// Say in which folders agents may work
     #[command(subcommand)]
     Folder(FolderAction),
+    /// See the folders of notes that agents may be given to read, and say where they lie
+    #[command(subcommand)]
+    Knowledge(KnowledgeAction),
     /// Check this machine, and say what to do
     Doctor {
         /// Show what each backend can do here, and what the machine hands out
@@ -254,6 +258,8 @@ pub enum Action {
     /// As in [`Command`].
     Folder(FolderAction),
     /// As in [`Command`].
+    Knowledge(KnowledgeAction),
+    /// As in [`Command`].
     Doctor {
         /// As in [`Command`].
         verbose: bool,
@@ -328,6 +334,7 @@ impl Command {
             Self::Network(action) => Action::Network(action),
             Self::Audit(args) => Action::Audit(args),
             Self::Folder(action) => Action::Folder(action),
+            Self::Knowledge(action) => Action::Knowledge(action),
             Self::Doctor { verbose } => Action::Doctor { verbose },
             Self::Status => Action::Status,
             Self::Daemon(action) => Action::Daemon(action),

@@ -20,6 +20,10 @@ use handler_types::git::{
 use handler_types::guest::FileEntry;
 use handler_types::guest::TtySize;
 use handler_types::image::ImageView;
+use handler_types::knowledge::{
+    KnowledgeFolderRequest, KnowledgeFolderView, KnowledgeListing, KnowledgeNote,
+    SetKnowledgeRootRequest,
+};
 use handler_types::learn::{EnforcementRequest, EntriesRequest, LearnView};
 use handler_types::limits::HostView;
 use handler_types::network::NetworkPolicy;
@@ -294,6 +298,16 @@ calls! {
     set_image_updates() body request: ImageUpdatesRequest => PUT "/v1/image-updates" => ImageUpdates;
     /// Rebuilds every harness image now.
     run_image_updates() => POST "/v1/image-updates/run" => ImageUpdates;
+    /// Where the knowledge root is, and its folders.
+    knowledge() => GET "/v1/knowledge" => KnowledgeListing;
+    /// Says where the knowledge root is.
+    set_knowledge_root() body request: SetKnowledgeRootRequest => PUT "/v1/knowledge/root" => KnowledgeListing;
+    /// Makes a knowledge folder.
+    make_knowledge_folder() body request: KnowledgeFolderRequest => POST "/v1/knowledge/folders" => KnowledgeFolderView;
+    /// What is in a knowledge folder.
+    browse_knowledge(path: &str) => GET "/v1/knowledge/browse?path={path}" => KnowledgeFolderView;
+    /// A note.
+    knowledge_note(path: &str) => GET "/v1/knowledge/note?path={path}" => KnowledgeNote;
     /// Work folders, as written.
     folders() => GET "/v1/folders" => Vec<String>;
     /// Lets agents work in a folder.

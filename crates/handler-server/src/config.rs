@@ -38,6 +38,10 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
         "sockets (default $XDG_RUNTIME_DIR/handler, else below the state folder)",
     ),
     (
+        "HANDLER_KNOWLEDGE_DIR",
+        "where the knowledge folders lie (default: `root` in knowledge.toml, else ~/knowledge); when set, the API cannot change it",
+    ),
+    (
         "HANDLER_SESSION_IDLE_TIMEOUT",
         "seconds after which an idle session is stopped (default 1800)",
     ),
@@ -105,6 +109,8 @@ pub struct Settings {
     pub idle_timeout: Duration,
     /// The user's home.
     pub home: PathBuf,
+    /// The knowledge root, when the environment says it.
+    pub knowledge_root: Option<PathBuf>,
     /// Another file of certificate authorities to trust inside sandboxes.
     pub extra_ca_file: Option<PathBuf>,
     /// Addresses that ports may be forwarded from, besides loopback.
@@ -214,6 +220,7 @@ impl Settings {
             port,
             idle_timeout: Duration::from_secs(idle),
             home: get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from),
+            knowledge_root: knowledge_root(&get)?,
             extra_ca_file: get("SSL_CERT_FILE").map(PathBuf::from),
             forward_bind: addresses(get("HANDLER_FORWARD_BIND"))?,
             guest_program: get("HANDLER_GUEST").map(PathBuf::from),
@@ -230,6 +237,19 @@ impl Settings {
                 .filter_map(|name| Some(((*name).to_owned(), get(name)?)))
                 .collect(),
         })
+    }
+}
+
+fn knowledge_root(get: impl Fn(&str) -> Option<String>) -> Result<Option<PathBuf>, SettingsError> {
+    let name = "HANDLER_KNOWLEDGE_DIR";
+    match get(name).filter(|value| !value.is_empty()) {
+        Some(value) if value.starts_with('/') || value.starts_with("~/") => Ok(Some(value.into())),
+        Some(value) => Err(SettingsError::Variable {
+            name,
+            value,
+            wanted: "an absolute path",
+        }),
+        None => Ok(None),
     }
 }
 

@@ -22,6 +22,7 @@ use handler_engine::egress::{EgressLink, EgressLinkConfig};
 use handler_engine::{Engine, EngineConfig, EngineTiming, SandboxChange};
 use handler_store::db::Store;
 use handler_store::folders::WorkFolders;
+use handler_store::knowledge::Knowledge;
 use handler_store::logins::LoginStore;
 use handler_store::providers::ProviderFiles;
 use handler_store::secrets::SecretStore;
@@ -117,6 +118,12 @@ async fn compose(
     let observe = Observe::new(&layout, redaction(), egress.clone(), scrape_token);
     let app = Arc::new(App {
         providers: ProviderFiles::new(layout.providers_dir()),
+        knowledge: Knowledge::new(
+            layout.knowledge_file(),
+            settings.home.clone(),
+            settings.knowledge_root.clone(),
+            WorkFolders::of(&layout, settings.home.clone()),
+        ),
         folders: WorkFolders::of(&layout, settings.home.clone()),
         settings,
         store,

@@ -16,6 +16,7 @@ use crate::http::preview::Connections;
 use handler_engine::Engine;
 use handler_store::db::Store;
 use handler_store::folders::WorkFolders;
+use handler_store::knowledge::Knowledge;
 use handler_store::providers::ProviderFiles;
 use handler_store::secrets::SecretStore;
 use std::fmt;
@@ -36,6 +37,8 @@ pub struct App {
     pub providers: ProviderFiles,
     /// Work folders.
     pub folders: WorkFolders,
+    /// Knowledge folders.
+    pub knowledge: Knowledge,
     /// Sandboxes.
     pub engine: Engine,
     /// Connections to Podman and Docker, to be let go at the end.

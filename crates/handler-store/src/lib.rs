@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod db;
 pub mod folders;
+pub mod knowledge;
 pub mod limits;
 pub mod log;
 pub mod logins;

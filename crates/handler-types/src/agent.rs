@@ -92,6 +92,10 @@ macro_rules! with_settings {
             /// More host folders, inside work folders.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub folders: Vec<MountSpec>,
+            /// Knowledge folders it may read, at `/knowledge/<name>`: relative to the knowledge root (`.`: the root
+            /// itself) or absolute; kept relative, sorted, each once.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub knowledge: Vec<String>,
             /// Limits of its sandboxes.
             #[serde(default)]
             pub limits: Resources,
@@ -185,6 +189,7 @@ impl From<AgentRequest> for AgentSettings {
             confinement: asked.confinement,
             secrets: asked.secrets,
             folders: asked.folders,
+            knowledge: asked.knowledge,
             limits: asked.limits,
             turn_timeout_secs: asked.turn_timeout_secs,
             idle_timeout_secs: asked.idle_timeout_secs,
@@ -215,6 +220,7 @@ impl From<AgentView> for AgentRequest {
             confinement: view.confinement,
             secrets: view.secrets,
             folders: view.folders,
+            knowledge: view.knowledge,
             limits: view.limits,
             turn_timeout_secs: view.turn_timeout_secs,
             idle_timeout_secs: view.idle_timeout_secs,

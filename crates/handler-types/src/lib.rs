@@ -20,6 +20,7 @@ mod guest_system;
 pub mod harness;
 pub mod id;
 pub mod image;
+pub mod knowledge;
 pub mod launch;
 pub mod learn;
 pub mod lifetime;

@@ -123,6 +123,9 @@ pub struct CreateSession {
     /// Backend (default: `native`). Others run the harness in its image, which must have been built there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
+    /// Knowledge folders it may read, at `/knowledge/<name>`: relative to the knowledge root, or absolute.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub knowledge: Vec<String>,
     /// First prompt, at most 200 000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,

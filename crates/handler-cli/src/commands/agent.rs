@@ -285,6 +285,10 @@ fn show(out: &Out, agent: &AgentView) {
             "folders",
             Some(folders.join(", ")).filter(|text| !text.is_empty()),
         ),
+        (
+            "knowledge",
+            Some(agent.knowledge.join(", ")).filter(|text| !text.is_empty()),
+        ),
         ("instructions", agent.instructions.clone()),
         ("problem", agent.problem.clone()),
     ];

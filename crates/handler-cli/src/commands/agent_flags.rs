@@ -55,6 +55,10 @@ pub struct AgentFlags {
     /// Another folder: SOURCE:TARGET, or SOURCE:TARGET:ro (repeatable; replaces those it has)
     #[arg(long, value_name = "SOURCE:TARGET[:ro]")]
     pub mount: Vec<String>,
+    /// A knowledge folder it may read, relative to the knowledge root (repeatable; replaces those it has, an empty
+    /// text takes them away)
+    #[arg(long, value_name = "FOLDER")]
+    pub knowledge: Vec<String>,
     /// Memory in MiB
     #[arg(long, value_name = "MIB")]
     pub memory: Option<u64>,
@@ -110,6 +114,10 @@ impl AgentFlags {
         if !self.mount.is_empty() {
             let folders = self.mount.iter().map(|text| mount(text));
             asked.folders = folders.collect::<Result<_, _>>()?;
+        }
+        if !self.knowledge.is_empty() {
+            let named = self.knowledge.iter().filter(|text| !text.is_empty());
+            asked.knowledge = named.cloned().collect();
         }
         asked.limits.memory_mib = self.memory.or(asked.limits.memory_mib);
         asked.limits.cpus = self.cpus.or(asked.limits.cpus);

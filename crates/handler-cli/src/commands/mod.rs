@@ -19,6 +19,7 @@ pub mod fork;
 pub mod git;
 pub mod harness;
 pub mod image;
+pub mod knowledge;
 pub mod lifetime;
 pub mod login;
 pub mod manual;
@@ -79,6 +80,7 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::Network(action) => widen::run(action, context).await,
         Action::Audit(args) => audit::run(args, context).await,
         Action::Folder(action) => folder::run(action, context).await,
+        Action::Knowledge(action) => knowledge::run(action, context).await,
         Action::Doctor { verbose } => doctor::run(verbose, context).await,
         Action::Status => status::run(context).await,
         Action::Daemon(action) => daemon::run(action, context).await,

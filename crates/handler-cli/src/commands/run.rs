@@ -66,6 +66,9 @@ pub struct RunArgs {
     pub permissions: Option<Permissions>,
     #[command(flatten)]
     pub network: NetworkArgs,
+    /// A knowledge folder it may read, relative to the knowledge root (repeatable; added to the agent's)
+    #[arg(long, value_name = "FOLDER")]
+    pub knowledge: Vec<String>,
     /// Cancel a turn after so many seconds (default 3600)
     #[arg(long, value_name = "SECONDS")]
     pub turn_timeout: Option<u64>,
@@ -104,6 +107,7 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
             model: args.model,
             permissions: args.permissions.map(Into::into),
             network: args.network.policy()?,
+            knowledge: args.knowledge,
             turn_timeout_secs: args.turn_timeout,
             ..CreateSession::default()
         },

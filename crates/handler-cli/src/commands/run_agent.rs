@@ -124,6 +124,12 @@ fn differences(args: &RunArgs, asked: &mut AgentRequest) -> Result<Vec<&'static 
         asked.network = policy;
         found.push("network");
     }
+    let mut added = args.knowledge.clone();
+    added.retain(|folder| !asked.knowledge.contains(folder));
+    if !added.is_empty() {
+        asked.knowledge.extend(added);
+        found.push("knowledge folders");
+    }
     let native = |backend: &Option<String>| backend.clone().unwrap_or_else(|| "native".into());
     if args.backend.is_some() && native(&args.backend) != native(&asked.backend) {
         asked.backend.clone_from(&args.backend);
@@ -190,6 +196,7 @@ mod tests {
             ],
             "network": {"mode": "filtered", "allow": ["a.example:443"]},
             "turnTimeoutSecs": 60,
+            "knowledge": ["rust"],
         }))
         .expect("an agent")
     }
@@ -202,6 +209,7 @@ mod tests {
             &["--provider", "there", "--model", "large"],
             &["--permissions", "bypass", "--backend", "native"],
             &["--allow", "a.example:443"],
+            &["--knowledge", "rust"],
             &["--network", "filtered", "--turn-timeout", "60"],
         ] {
             let mut asked = agent();
@@ -225,6 +233,7 @@ mod tests {
             (&["--allow", "b.example:443"], "network", "network"),
             (&["--log-only"], "network", "network"),
             (&["--backend", "podman"], "backend", "backend"),
+            (&["--knowledge", "go"], "knowledge folders", "knowledge"),
             (&["--turn-timeout", "61"], "turn timeout", "turnTimeoutSecs"),
         ] {
             let mut asked = agent();

@@ -13,6 +13,7 @@ pub mod git;
 pub mod harnesses;
 pub mod host;
 pub mod images;
+pub mod knowledge;
 pub mod learn;
 pub mod lifetime;
 pub mod limits;

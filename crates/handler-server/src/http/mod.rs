@@ -11,6 +11,7 @@ pub mod files;
 pub mod git;
 pub mod idempotency;
 pub mod images;
+pub mod knowledge;
 pub mod lifetime;
 mod linger;
 pub mod logins;
@@ -168,6 +169,17 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(session_routes())
         .merge(network_routes())
         .merge(project_routes())
+        .merge(knowledge_routes())
+}
+
+/// Folders of notes that agents may read.
+fn knowledge_routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(knowledge::list))
+        .routes(routes!(knowledge::set_root))
+        .routes(routes!(knowledge::make))
+        .routes(routes!(knowledge::browse))
+        .routes(routes!(knowledge::note))
 }
 
 /// What people work on, and who works on it.

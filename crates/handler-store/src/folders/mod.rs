@@ -123,7 +123,7 @@ impl WorkFolders {
     /// [`FolderError`] says what to do.
     pub fn check(&self, path: &Path) -> Result<PathBuf, FolderError> {
         let found = canonical_dir(path)?;
-        self.check_always(&found)?;
+        self.check_shown(&found)?;
         let home = canonical(&self.home);
         let mut hidden = None;
         for root in self.list()?.into_iter().filter_map(|root| root.path) {
@@ -161,7 +161,7 @@ impl WorkFolders {
         let found = canonical_dir(&expand(path, &self.home))?;
         // The home itself may be a root: it then stands for what lies below it.
         if found != home {
-            self.check_always(&found)?;
+            self.check_shown(&found)?;
         }
         let roots = self.list()?;
         if roots.iter().all(|root| root.path.as_ref() != Some(&found)) {
@@ -196,8 +196,11 @@ impl WorkFolders {
         Ok(true)
     }
 
-    /// What holds whatever the roots are.
-    fn check_always(&self, found: &Path) -> Result<(), FolderError> {
+    /// What holds whatever the roots are: for a canonical path that some sandbox is to see.
+    ///
+    /// # Errors
+    /// [`FolderError::Refused`] for the home as a whole, Handler's own folders and the system's.
+    pub fn check_shown(&self, found: &Path) -> Result<(), FolderError> {
         let refused = |reason| FolderError::Refused {
             path: found.to_owned(),
             reason,
@@ -226,7 +229,7 @@ impl WorkFolders {
 }
 
 /// `~` and `~/…` in terms of the home.
-fn expand(path: &Path, home: &Path) -> PathBuf {
+pub(crate) fn expand(path: &Path, home: &Path) -> PathBuf {
     match path.strip_prefix("~") {
         Ok(rest) if rest.as_os_str().is_empty() => home.to_owned(),
         Ok(rest) => home.join(rest),

@@ -170,6 +170,12 @@ impl Layout {
         self.config.join("folders.toml")
     }
 
+    /// Where the knowledge folders lie.
+    #[must_use]
+    pub fn knowledge_file(&self) -> PathBuf {
+        self.config.join("knowledge.toml")
+    }
+
     /// What this host hands out, written by people.
     #[must_use]
     pub fn limits_file(&self) -> PathBuf {

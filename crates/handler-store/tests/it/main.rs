@@ -9,6 +9,7 @@ mod figures;
 mod fixtures;
 mod folders;
 mod idempotency;
+mod knowledge;
 mod migrations;
 mod providers;
 mod resolve;

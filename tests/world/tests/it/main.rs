@@ -17,6 +17,7 @@ mod harness;
 mod harness_images;
 mod input;
 mod isolation;
+mod knowledge;
 mod lifetimes;
 mod logins;
 mod network;

@@ -55,7 +55,7 @@ impl Problems {
 }
 
 /// The settings as they are kept; what is wrong goes to `problems`.
-pub(super) fn settings(
+pub(super) async fn settings(
     app: &App,
     mut asked: AgentSettings,
     is_in_project: bool,
@@ -66,6 +66,7 @@ pub(super) fn settings(
     network(&mut asked.network, problems);
     secrets(&asked, problems);
     asked.folders = folders(app, &asked.folders, problems);
+    asked.knowledge = knowledge(app, &asked.knowledge, problems).await;
     limits(&asked, problems);
     if let Some(backend) = &asked.backend
         && !app.engine.drivers().iter().any(|d| d.backend() == backend)
@@ -265,6 +266,21 @@ fn folders(app: &App, asked: &[MountSpec], problems: &mut Problems) -> Vec<Mount
         }
     }
     found
+}
+
+async fn knowledge(app: &App, asked: &[String], problems: &mut Problems) -> Vec<String> {
+    if asked.len() > MOST_THINGS {
+        let text = format!("knowledge: at most {MOST_THINGS} folders");
+        problems.add("knowledge unusable", text);
+        return Vec::new();
+    }
+    match crate::app::knowledge::check(app, asked).await {
+        Ok(found) => found.into_iter().map(|chosen| chosen.relative).collect(),
+        Err(error) => {
+            problems.refused("knowledge unusable", "knowledge", &error);
+            Vec::new()
+        }
+    }
 }
 
 fn limits(asked: &AgentSettings, problems: &mut Problems) {

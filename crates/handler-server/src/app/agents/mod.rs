@@ -146,7 +146,7 @@ pub(super) async fn checked(
     }
     let is_confirmed = request.confirm_risks;
     let mut problems = Problems::default();
-    let settings = check::settings(app, request.into(), project.is_some(), &mut problems);
+    let settings = check::settings(app, request.into(), project.is_some(), &mut problems).await;
     problems.none().map_err(|error| prefixed(error, what))?;
     confirmed(&risks::guarded(), &settings, is_confirmed).map_err(|e| prefixed(e, what))?;
     let now = now_ms();
@@ -202,7 +202,7 @@ pub async fn update(app: &Arc<App>, text: &str, request: AgentRequest) -> ApiRes
     }
     let (is_default, is_confirmed) = (request.default, request.confirm_risks);
     let mut problems = Problems::default();
-    let settings = check::settings(app, request.into(), row.project.is_some(), &mut problems);
+    let settings = check::settings(app, request.into(), row.project.is_some(), &mut problems).await;
     problems.none()?;
     confirmed(&row.settings, &settings, is_confirmed)?;
     save(app, &row, settings, is_default).await

@@ -1,6 +1,7 @@
 //! An agent's sessions: what a request for one means, and what a start of one is given.
 
 use super::row_error;
+use crate::app::knowledge;
 use crate::app::sandboxes::{grant_secret, work_folder};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
@@ -109,6 +110,9 @@ fn fill(
     if request.backend.is_some() && native(&request.backend) != native(&settings.backend) {
         other.push("backend");
     }
+    if !request.knowledge.is_empty() && request.knowledge != settings.knowledge {
+        other.push("knowledge");
+    }
     for (asked, own, name) in [
         (
             request.turn_timeout_secs,
@@ -138,6 +142,8 @@ fn fill(
     request.permissions = Some(settings.permissions);
     request.network = Some(settings.network.clone());
     request.backend.clone_from(&settings.backend);
+    // Each start asks the agent for them anew.
+    request.knowledge = Vec::new();
     request.turn_timeout_secs = request.turn_timeout_secs.or(settings.turn_timeout_secs);
     request.idle_timeout_secs = request.idle_timeout_secs.or(settings.idle_timeout_secs);
     request.scope = scope;
@@ -176,7 +182,8 @@ pub struct Extras {
     phantoms: Vec<PhantomBinding>,
 }
 
-/// What a start of a session of this agent is given, as the agent is now.
+/// What a start of a session of this agent is given, as the agent is now; without one, the knowledge folders that
+/// the session itself has.
 ///
 /// # Errors
 /// 409 when the agent is gone; a folder that may not be used any more; a secret without a value.
@@ -184,9 +191,13 @@ pub async fn extras(
     app: &App,
     agent: Option<&AgentId>,
     network: &NetworkPolicy,
+    own_knowledge: &[String],
 ) -> ApiResult<Extras> {
     let Some(id) = agent else {
-        return Ok(Extras::default());
+        return Ok(Extras {
+            mounts: knowledge::mounts(app, own_knowledge).await?,
+            ..Extras::default()
+        });
     };
     let row = load(app, id).await?.ok_or_else(|| {
         let detail = "its agent was removed: its history stays, but it cannot go on";
@@ -200,6 +211,9 @@ pub async fn extras(
             ..folder.clone()
         });
     }
+    extras
+        .mounts
+        .extend(knowledge::mounts(app, &row.settings.knowledge).await?);
     for (variable, grant) in row.settings.secrets.clone() {
         let (stand_in, binding) = grant_secret(app, &variable, grant, network).await?;
         extras.env.insert(variable, stand_in);

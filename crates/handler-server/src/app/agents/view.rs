@@ -3,7 +3,7 @@
 use super::row_error;
 use crate::app::agent::would_run;
 use crate::app::sandboxes::work_folder;
-use crate::app::{harnesses, providers, secrets};
+use crate::app::{harnesses, knowledge, providers, secrets};
 use crate::http::problem::{ApiError, ApiResult, chain};
 use crate::state::App;
 use handler_base::clock::rfc3339;
@@ -99,6 +99,7 @@ async fn view(
         confinement: settings.confinement,
         secrets: settings.secrets,
         folders: settings.folders,
+        knowledge: settings.knowledge,
         limits: settings.limits,
         turn_timeout_secs: settings.turn_timeout_secs,
         idle_timeout_secs: settings.idle_timeout_secs,
@@ -114,6 +115,9 @@ async fn problem(app: &App, settings: &AgentSettings, scope: Option<&str>) -> Op
         if let Err(error) = work_folder(app, &folder.source) {
             return Some(error.0.detail);
         }
+    }
+    if let Err(error) = knowledge::check(app, &settings.knowledge).await {
+        return Some(error.0.detail);
     }
     for grant in settings.secrets.values() {
         let secret = SecretRef::Secret(grant.secret.clone());

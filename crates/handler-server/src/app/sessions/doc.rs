@@ -30,6 +30,9 @@ pub(super) struct SessionDoc {
     /// The backend whose harness image it runs in; none: native, from the installed prefix.
     #[serde(default)]
     pub(super) backend: Option<String>,
+    /// Knowledge folders of a session without an agent.
+    #[serde(default)]
+    pub(super) knowledge: Vec<String>,
     pub(super) turn_timeout_secs: u64,
     #[serde(default)]
     pub(super) idle_timeout_secs: Option<u64>,
@@ -74,6 +77,7 @@ impl SessionDoc {
             permissions: choice.permissions,
             network: request.network.clone().unwrap_or_default(),
             backend: choice.backend.clone(),
+            knowledge: request.knowledge.clone(),
             turn_timeout_secs: request
                 .turn_timeout_secs
                 .unwrap_or(3600)

@@ -18,7 +18,7 @@ pub use texts::{Format, SearchQuery, UsageQuery, search, usage};
 
 use crate::app::network::{self, Edit};
 use crate::app::sandboxes::{engine_error, work_folder};
-use crate::app::{agents, audit, learn};
+use crate::app::{agents, audit, knowledge, learn};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::http::sessions::SessionQuery;
 use crate::state::App;
@@ -101,7 +101,8 @@ async fn view(app: &App, row: &SessionRow) -> ApiResult<SessionView> {
 /// # Errors
 /// A folder that is not allowed, an unknown harness, a missing provider, a mode the harness cannot honour.
 pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<SessionView> {
-    let (request, agent) = agents::for_session(app, request).await?;
+    let (mut request, agent) = agents::for_session(app, request).await?;
+    request.knowledge = knowledge::kept(app, &request.knowledge).await?;
     let scope = work_folder(app, &request.scope)?;
     if request
         .prompt

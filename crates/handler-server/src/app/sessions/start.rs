@@ -45,7 +45,7 @@ async fn prepared(
 ) -> ApiResult<(PreparedAgent, PermissionMode)> {
     let descriptor = harnesses::descriptor(&row.harness)?;
     let state_dir = folder(app, &row.id).join("agent");
-    let extras = agents::extras(app, row.agent.as_ref(), &doc.network).await?;
+    let extras = agents::extras(app, row.agent.as_ref(), &doc.network, &doc.knowledge).await?;
     let permissions = extras.permissions().unwrap_or(doc.permissions);
     let of_agent = row.agent.as_ref().map(|agent| {
         let states = app.settings.layout.agent_state_dir(agent);
