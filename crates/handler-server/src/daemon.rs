@@ -63,6 +63,7 @@ pub async fn serve(mut settings: Settings, programs: Programs) -> anyhow::Result
     publish_port(&app)?;
     tracing::info!(port = app.port(), "ready");
     serve_both(app.clone(), tcp, unix).await?;
+    app.connections.leave().await;
     crate::app::terminals::leave(&app).await;
     sessions::leave(&app).await;
     app.engine.shutdown().await;
@@ -132,6 +133,7 @@ async fn compose(
         engine,
         container_apis: apis,
         sessions: sessions::Sessions::default(),
+        connections: crate::app::launches::connection::Connections::default(),
         terminals: crate::app::terminals::Terminals::default(),
         harnesses: Harnesses::default(),
         spools: Arc::new(crate::app::spool::Spools::new(&layout.state)),
@@ -161,6 +163,7 @@ async fn compose(
     sessions::take_up(&app).await;
     crate::app::agents::tidy(&app).await;
     crate::app::terminals::take_up(&app).await;
+    crate::app::launches::take_up(&app).await;
     crate::app::spool::take_up(&app);
     images::toolbox::ensure(&app);
     builds::take_up(&app).await;

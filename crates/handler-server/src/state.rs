@@ -45,6 +45,8 @@ pub struct App {
     pub container_apis: [handler_drivers::oci::OciApi; 2],
     /// Live sessions.
     pub sessions: Sessions,
+    /// Plain ACP connections.
+    pub connections: crate::app::launches::connection::Connections,
     /// Terminals.
     pub terminals: crate::app::terminals::Terminals,
     /// Installed harnesses.

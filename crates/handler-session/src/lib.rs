@@ -11,6 +11,7 @@ mod disk;
 pub mod io;
 mod live;
 mod owner;
+pub mod plain;
 pub mod policy;
 #[cfg(any(test, feature = "test-support"))]
 pub mod testing;

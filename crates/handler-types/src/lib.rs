@@ -4,6 +4,7 @@
 //! instead of `null`. The `openapi` feature adds schemas for the HTTP description.
 
 pub mod agent;
+pub mod agent_terminal;
 pub mod api;
 pub mod audit;
 pub mod build;

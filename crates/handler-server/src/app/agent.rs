@@ -15,7 +15,7 @@ use handler_types::harness::{
     SessionDefaults, SlotKind,
 };
 use handler_types::image::ImageUse;
-use handler_types::network::NetworkPolicy;
+use handler_types::network::{AllowEntry, NetworkPolicy};
 use handler_types::provider::Provider;
 use handler_types::sandbox::{
     FileSpec, Lifetime, MountSpec, PhantomBinding, Resources, SandboxSpec,
@@ -83,6 +83,17 @@ pub struct AgentRequest<'a> {
     pub shared_state: Option<&'a Path>,
     /// Labels of the sandbox.
     pub labels: BTreeMap<String, String>,
+    /// The program's own terminal instead of ACP.
+    pub terminal: Option<TerminalLaunch>,
+}
+
+/// How a harness's own terminal is started (contract B8).
+#[derive(Debug)]
+pub struct TerminalLaunch {
+    /// Arguments for the program.
+    pub args: Vec<String>,
+    /// The agent's instructions, which no first prompt can carry here.
+    pub instructions: Option<String>,
 }
 
 /// What to make.
@@ -94,6 +105,8 @@ pub struct PreparedAgent {
     pub process: ProcessSpec,
     /// What every session of it starts with.
     pub defaults: SessionDefaults,
+    /// Hosts its model calls and MCP servers need.
+    pub needs: Vec<AllowEntry>,
     /// Values that must not appear in any log.
     pub redact: Vec<SecretValue>,
 }
@@ -149,6 +162,7 @@ pub async fn prepare(app: &App, request: AgentRequest<'_>) -> ApiResult<Prepared
         spec,
         process,
         defaults: launch.session_defaults,
+        needs: launch.egress,
         redact,
     })
 }
@@ -168,8 +182,14 @@ fn input(request: &AgentRequest<'_>, key: Option<String>) -> RenderInput {
         scope: request.scope.to_owned(),
         skills: Vec::new(),
         mcp_servers: Vec::new(),
-        instructions: None,
-        terminal: None,
+        instructions: request
+            .terminal
+            .as_ref()
+            .and_then(|terminal| terminal.instructions.clone()),
+        terminal: request
+            .terminal
+            .as_ref()
+            .map(|terminal| terminal.args.clone()),
         caches: BTreeMap::new(),
     }
 }

@@ -14,6 +14,7 @@ pub mod harnesses;
 pub mod host;
 pub mod images;
 pub mod knowledge;
+pub mod launches;
 pub mod learn;
 pub mod lifetime;
 pub mod limits;

@@ -2,13 +2,18 @@
 
 use super::document::Document;
 use super::problem::ApiResult;
+use super::viewer::MAX_READ;
 use crate::app::agents as rules;
+use crate::app::launches::{self, Wanted};
 use crate::app::network::Edit;
 use crate::state::App;
 use axum::Json;
+use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
+use axum::response::Response;
 use handler_types::agent::{AgentRequest, AgentView};
+use handler_types::agent_terminal::{TerminalStart, TerminalStarted};
 use handler_types::learn::{EnforcementRequest, EntriesRequest};
 use std::sync::Arc;
 
@@ -112,4 +117,62 @@ pub async fn enforcement(
 ) -> ApiResult<Json<AgentView>> {
     let edit = Edit::Enforce(request.enforcement);
     Ok(Json(rules::edit_network(&app, &id, edit).await?))
+}
+
+/// Which model a connection runs with, and where.
+#[derive(Debug, Default, serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct AcpQuery {
+    /// Harness.
+    pub harness: Option<String>,
+    /// Provider: one of the agent's, or any other.
+    pub provider: Option<String>,
+    /// One of the provider's models.
+    pub model: Option<String>,
+    /// The folder, for an agent without one of its own; must else lie in it.
+    #[serde(default)]
+    pub folder: String,
+}
+
+/// A plain ACP connection (subprotocol `acp.v1`): one sandbox and one agent process, gone when the socket closes; 1011
+/// when the agent ends first. For conversations that outlive it, make a session.
+#[utoipa::path(get, path = "/v1/agents/{id}/acp", tag = "agents", params(("id" = String, Path), AcpQuery),
+    responses((status = 101),
+    (status = 400, description = "`model access unusable`", body = handler_types::Problem),
+    (status = 404, description = "`agent not found`", body = handler_types::Problem)))]
+pub async fn acp(
+    State(app): S,
+    Path(id): Path<String>,
+    Query(query): Query<AcpQuery>,
+    upgrade: WebSocketUpgrade,
+) -> ApiResult<Response> {
+    let wanted = Wanted {
+        harness: query.harness,
+        provider: query.provider,
+        model: query.model,
+        folder: query.folder,
+    };
+    // Whatever can be told before anything is made is told before the upgrade.
+    let launch = launches::prepared(&app, &id, &wanted, None).await?;
+    Ok(upgrade
+        .protocols(["acp.v1"])
+        .max_message_size(MAX_READ)
+        .max_frame_size(MAX_READ)
+        .on_upgrade(move |socket| launches::connection::run(socket, app, launch)))
+}
+
+/// Starts the harness's own terminal program in a sandbox; it closes with its program, or when nobody is attached any
+/// more.
+#[utoipa::path(post, path = "/v1/agents/{id}/terminal", tag = "agents", params(("id" = String, Path)),
+    request_body = TerminalStart, responses((status = 201, body = TerminalStarted),
+    (status = 400, description = "`model access unusable`", body = handler_types::Problem),
+    (status = 404, description = "`agent not found`", body = handler_types::Problem),
+    (status = 409, description = "`the terminal cannot start`", body = handler_types::Problem)))]
+pub async fn terminal(
+    State(app): S,
+    Path(id): Path<String>,
+    Document(request): Document<TerminalStart>,
+) -> ApiResult<(StatusCode, Json<TerminalStarted>)> {
+    let started = launches::terminal::start(&app, &id, request).await?;
+    Ok((StatusCode::CREATED, Json(started)))
 }

@@ -192,6 +192,8 @@ fn project_routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(agents::allow))
         .routes(routes!(agents::block))
         .routes(routes!(agents::enforcement))
+        .routes(routes!(agents::acp))
+        .routes(routes!(agents::terminal))
 }
 
 /// What a person has to do with the network: watch it, widen and narrow it, look back.

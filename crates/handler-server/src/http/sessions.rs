@@ -115,7 +115,7 @@ pub async fn acp(
     let view = rules::find(&app, &id).await?;
     Ok(upgrade
         .protocols(["acp.v1"])
-        .max_message_size(viewer::MAX_MESSAGE)
-        .max_frame_size(viewer::MAX_MESSAGE)
+        .max_message_size(viewer::MAX_READ)
+        .max_frame_size(viewer::MAX_READ)
         .on_upgrade(move |socket| viewer::run(socket, app, view.id)))
 }

@@ -11,13 +11,15 @@ use std::sync::Arc;
 
 /// Largest message from a client, bytes (contract C.1).
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+/// Largest that is read, so that one above [`MAX_MESSAGE`] can be answered with a close that says so.
+pub const MAX_READ: usize = 4 * MAX_MESSAGE;
 
 /// Close code: the daemon is ending; the session goes on and can be attached again.
-const GOING_AWAY: u16 = 1001;
+pub(crate) const GOING_AWAY: u16 = 1001;
 /// Close code: only text is spoken here.
-const NOT_TEXT: u16 = 1003;
+pub(crate) const NOT_TEXT: u16 = 1003;
 /// Close code: the agent cannot run.
-const AGENT_FAILED: u16 = 1011;
+pub(crate) const AGENT_FAILED: u16 = 1011;
 
 /// Runs until either side leaves.
 pub async fn run(mut socket: WebSocket, app: Arc<App>, id: SessionId) {
@@ -55,19 +57,21 @@ pub async fn run(mut socket: WebSocket, app: Arc<App>, id: SessionId) {
             },
         }
     };
-    let frame = CloseFrame {
-        code,
-        reason: shorten(&reason).into(),
-    };
+    let frame = close_frame(code, &reason);
     sink.send(Message::Close(Some(frame))).await.ok();
 }
 
 async fn close(socket: &mut WebSocket, code: u16, reason: &str) {
-    let frame = CloseFrame {
+    let frame = close_frame(code, reason);
+    socket.send(Message::Close(Some(frame))).await.ok();
+}
+
+/// How a connection is ended: why, as far as it fits.
+pub(crate) fn close_frame(code: u16, reason: &str) -> CloseFrame {
+    CloseFrame {
         code,
         reason: shorten(reason).into(),
-    };
-    socket.send(Message::Close(Some(frame))).await.ok();
+    }
 }
 
 /// A close reason holds 123 bytes.

@@ -52,6 +52,17 @@ pub fn request<P: Serialize + ?Sized>(id: u64, method: &str, params: Option<&P>)
     })
 }
 
+/// A request with any id.
+pub fn request_as<P: Serialize + ?Sized>(id: &RawId, method: &str, params: &P) -> Vec<u8> {
+    let id = id.to_raw();
+    text(&Wire {
+        id: Some(&id),
+        method: Some(method),
+        params: Some(params),
+        ..wire()
+    })
+}
+
 /// A notification.
 pub fn notification<P: Serialize + ?Sized>(method: &str, params: Option<&P>) -> Vec<u8> {
     text(&Wire {

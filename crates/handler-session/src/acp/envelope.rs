@@ -39,6 +39,12 @@ impl RawId {
         Self(number.to_string())
     }
 
+    /// An id that is a string.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        Self(to_raw(text).get().to_owned())
+    }
+
     /// The id as JSON.
     #[must_use]
     pub fn to_raw(&self) -> Box<RawValue> {

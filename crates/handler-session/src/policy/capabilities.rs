@@ -3,6 +3,7 @@
 //! The agent works in its sandbox with its own access: it is never offered the client's files or
 //! terminals. Viewers are told only what an attachment can do.
 
+use crate::acp::RawObject;
 use serde_json::{Value, json};
 
 /// Who the daemon says it is.
@@ -64,9 +65,36 @@ pub fn for_viewers(mut result: Value) -> Value {
     result
 }
 
+/// The agent's `initialize` result as the client of a plain connection gets it: sign-in and the choice of
+/// providers are Handler's, so they are not offered; all else stays as the agent said it.
+pub fn for_plain(result: &mut RawObject) {
+    if result.get("authMethods").is_some() {
+        result.put("authMethods", &json!([]));
+    }
+    if let Some(mut capabilities) = result.object("agentCapabilities") {
+        for key in ["auth", "providers"] {
+            capabilities.remove(key);
+        }
+        result.put("agentCapabilities", &capabilities);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plain_connection_offers_all_but_signing_in() {
+        let mut result = RawObject::parse(
+            br#"{"protocolVersion":1,"authMethods":[{"id":"x"}],"agentCapabilities":{"auth":{"logout":{}},"providers":{},"sessionCapabilities":{"fork":{}},"n":1.50},"agentInfo":{"name":"a"}}"#,
+        )
+        .expect("a result");
+        for_plain(&mut result);
+        assert_eq!(
+            String::from_utf8_lossy(&result.to_bytes()),
+            r#"{"protocolVersion":1,"authMethods":[],"agentCapabilities":{"sessionCapabilities":{"fork":{}},"n":1.50},"agentInfo":{"name":"a"}}"#
+        );
+    }
 
     #[test]
     fn files_and_terminals_are_never_offered() {

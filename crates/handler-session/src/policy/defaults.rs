@@ -67,11 +67,9 @@ fn mode(wanted: &[String], opened: &Value) -> Result<DefaultStep, Refusal> {
         }
     }
     let offered = if modes.is_empty() { values } else { modes };
-    Err(Refusal::by(
-        "P7",
-        codes::DEFAULTS_FAILED,
-        format!("the agent offers none of the modes {wanted:?}; it offers {offered:?}"),
-    ))
+    Err(failed(format!(
+        "the agent offers none of the modes {wanted:?}; it offers {offered:?}"
+    )))
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -87,6 +85,11 @@ fn option_values(option: &Value) -> Vec<&str> {
         })
         .filter_map(|entry| entry["value"].as_str())
         .collect()
+}
+
+/// P7's refusal: a session in another mode than the one asked for is not handed out.
+pub(crate) fn failed(message: impl Into<String>) -> Refusal {
+    Refusal::by("P7", codes::DEFAULTS_FAILED, message)
 }
 
 /// Method and parameters of a step.
@@ -118,11 +121,9 @@ pub fn apply(step: &DefaultStep, result: &Value, opened: &mut Value) -> Result<(
                     .find(|option| option["id"] == config_id.as_str())
                     .map(|option| &option["currentValue"]);
                 if now.is_none_or(|now| now != value.as_str()) {
-                    return Err(Refusal::by(
-                        "P7",
-                        codes::DEFAULTS_FAILED,
-                        format!("the agent did not set {config_id} to {value:?}"),
-                    ));
+                    return Err(failed(format!(
+                        "the agent did not set {config_id} to {value:?}"
+                    )));
                 }
             } else {
                 set_option(opened, config_id, value);

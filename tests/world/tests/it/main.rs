@@ -23,6 +23,7 @@ mod logins;
 mod network;
 mod observe;
 mod output;
+mod plain;
 mod planted;
 mod ports;
 mod presets;

@@ -47,6 +47,23 @@ impl GuestAgent {
         }
     }
 
+    /// Where its input goes: for who writes it while another reads its output.
+    #[must_use]
+    pub fn input(&self) -> (GuestHandle, u32, u64) {
+        let process = &self.process;
+        (self.guest.clone(), process.process, process.received)
+    }
+
+    /// What the process does next. Cancel safe.
+    pub async fn item(&mut self) -> StreamItem {
+        self.stream.next().await
+    }
+
+    /// Lets the guest forget output below `end`.
+    pub fn ack_to(&mut self, end: u64) {
+        self.stream.ack(end);
+    }
+
     async fn attach(guest: GuestHandle, process: ProcessInfo) -> ApiResult<Self> {
         let stream = guest
             .attach(process.process, process.acked)

@@ -1,5 +1,6 @@
 //! What an agent may reach, taken over by its sessions: running ones at once, others for their next start.
 
+use crate::app::launches;
 use crate::app::network::{Edit, edit_session};
 use crate::app::sessions::store_error;
 use crate::http::problem::ApiResult;
@@ -50,12 +51,17 @@ pub(super) async fn sessions(
             left.push(format!("session {}: {}", session.id, error.0.detail));
         }
     }
+    left.extend(launches::follow(app, id, before, after).await);
     Ok(left)
 }
 
-/// A session's policy after its agent's has changed. Entries that were put on the session's own list stay; ones
+/// A session's or another launch's policy after its agent's has changed. Entries that were put on the session's own list stay; ones
 /// that the agent lost go.
-fn merged(before: &NetworkPolicy, after: &NetworkPolicy, own: &NetworkPolicy) -> NetworkPolicy {
+pub(crate) fn merged(
+    before: &NetworkPolicy,
+    after: &NetworkPolicy,
+    own: &NetworkPolicy,
+) -> NetworkPolicy {
     let NetworkPolicy::Filtered {
         allow: new,
         enforcement: wanted,

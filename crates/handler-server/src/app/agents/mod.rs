@@ -10,10 +10,12 @@ mod risks;
 mod session;
 mod view;
 
+pub(crate) use follow::merged;
 pub use session::{Extras, Use, extras, for_session, touch};
 pub use view::views;
 
 use crate::app::audit;
+use crate::app::launches;
 use crate::app::network::Edit;
 use crate::app::sessions::{self, store_error};
 use crate::http::problem::{ApiError, ApiResult};
@@ -283,6 +285,9 @@ pub(super) async fn clear(app: &Arc<App>, gone: &[AgentId]) -> ApiResult<()> {
             if let Err(error) = ended.await {
                 result = Err(error);
             }
+        }
+        if let Err(error) = launches::end(app, id).await {
+            result = Err(error);
         }
         remove_state(app, id).await;
     }

@@ -88,6 +88,7 @@ async fn conversation(
             state_dir: &scratch.join("state"),
             shared_state: None,
             labels: BTreeMap::from([("handler.install".to_owned(), descriptor.name.clone())]),
+            terminal: None,
         },
     )
     .await?;

@@ -109,6 +109,7 @@ pub(super) async fn harness(
             state_dir: &scratch.join("state"),
             shared_state: None,
             labels: BTreeMap::from([(LABEL.to_owned(), run.id.to_string())]),
+            terminal: None,
         },
     )
     .await

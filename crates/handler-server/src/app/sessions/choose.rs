@@ -10,22 +10,22 @@ use handler_types::session::CreateSession;
 
 /// What will run.
 #[derive(Debug)]
-pub(super) struct Choice {
-    pub(super) descriptor: &'static HarnessDescriptor,
-    pub(super) provider_name: String,
-    pub(super) model: String,
-    pub(super) permissions: PermissionMode,
+pub(crate) struct Choice {
+    pub(crate) descriptor: &'static HarnessDescriptor,
+    pub(crate) provider_name: String,
+    pub(crate) model: String,
+    pub(crate) permissions: PermissionMode,
     /// The backend whose harness image is used; none: native.
-    pub(super) backend: Option<String>,
+    pub(crate) backend: Option<String>,
     /// What the image says is in it.
-    pub(super) version: Option<String>,
+    pub(crate) version: Option<String>,
 }
 
 /// Decides.
 ///
 /// # Errors
 /// What is missing or cannot be told apart, with the choices and the command that helps.
-pub(super) async fn choose(app: &App, request: &CreateSession) -> ApiResult<Choice> {
+pub(crate) async fn choose(app: &App, request: &CreateSession) -> ApiResult<Choice> {
     let (provider_name, provider) = provider(app, request)?;
     let backend = request
         .backend

@@ -11,7 +11,9 @@ mod texts;
 mod watch;
 
 pub use change::alter;
+pub(crate) use choose::choose;
 pub use start::ensure_running;
+pub(crate) use start::place;
 pub use take_up::{leave, take_up};
 pub(crate) use texts::export;
 pub use texts::{Format, SearchQuery, UsageQuery, search, usage};

@@ -55,7 +55,7 @@ async fn prepared(
         app,
         AgentRequest {
             descriptor,
-            place: place(app, descriptor, doc).await?,
+            place: place(app, descriptor, doc.backend.as_deref()).await?,
             provider_name: &row.provider,
             provider: providers::usable(app, &row.provider)?,
             model: &doc.model,
@@ -65,6 +65,7 @@ async fn prepared(
             state_dir: &state_dir,
             shared_state: of_agent.as_deref(),
             labels: BTreeMap::from([(SESSION_LABEL.to_owned(), row.id.to_string())]),
+            terminal: None,
         },
     )
     .await?;
@@ -72,19 +73,19 @@ async fn prepared(
     Ok((prepared, permissions))
 }
 
-/// Where the session's harness is: its image on the session's backend as it is now, or the installed prefix.
+/// Where a harness is: its image on the backend as it is now, or the installed prefix.
 ///
 /// # Errors
 /// 424 when it is not there, with what to do.
-async fn place(
+pub(crate) async fn place(
     app: &App,
     descriptor: &HarnessDescriptor,
-    doc: &SessionDoc,
+    backend: Option<&str>,
 ) -> ApiResult<HarnessPlace> {
-    match &doc.backend {
+    match backend {
         None => Ok(HarnessPlace::Prefix(harnesses::installed(app, descriptor)?)),
         Some(backend) => Ok(HarnessPlace::Image {
-            backend: backend.clone(),
+            backend: backend.to_owned(),
             image: harnesses::image(app, backend, descriptor).await?,
         }),
     }

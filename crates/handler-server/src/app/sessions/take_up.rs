@@ -5,6 +5,7 @@ use super::doc::SessionDoc;
 use super::start::{self, SESSION_LABEL, config};
 use super::{first_prompt, folder, store_error, texts, watch};
 use crate::app::agent::GuestAgent;
+use crate::app::launches;
 use crate::app::providers;
 use crate::app::secrets;
 use crate::http::problem::{ApiError, ApiResult, chain};
@@ -161,7 +162,8 @@ fn told_by_the_log(row: &SessionRow, buried: &Buried, why: &str) -> Option<serde
 /// Removes sandboxes that live only as long as something that is gone: installations, dead sessions.
 async fn remove_ownerless(app: &App, sessions: &HashSet<String>) {
     for view in app.engine.list() {
-        if view.lifetime != Lifetime::Session {
+        // A terminal goes on without a daemon; `launches` looks after it.
+        if view.lifetime != Lifetime::Session || launches::is_terminal(&view) {
             continue;
         }
         let session = view

@@ -1,0 +1,8 @@
+//! Plain ACP connections of agents (contract C) and their programs' own terminals (D.16), with a program that does
+//! what it is told in the place of an installed agent.
+
+mod lives;
+mod policy;
+mod stage;
+mod terminal;
+mod transport;

@@ -1,0 +1,1 @@
+//! D.16: the program's own terminal on a person's.
