@@ -3,6 +3,7 @@
 use crate::commands::{
     acp::AcpArgs,
     agent::AgentAction,
+    agent_terminal::TerminalArgs,
     attach::AttachArgs,
     audit::AuditArgs,
     build::BuildAction,
@@ -60,6 +61,8 @@ pub enum Command {
     Attach(AttachArgs),
     /// Be an agent for an editor that speaks ACP (Zed and others), on standard input and output
     Acp(Box<AcpArgs>),
+    /// Open an agent program's own terminal in a sandbox of its own, gone when it closes
+    Terminal(Box<TerminalArgs>),
     /// Open a shell in a sandbox: the named one, or the current folder's
     Shell(ShellArgs),
     /// List, show and stop sessions
@@ -216,6 +219,8 @@ pub enum Action {
     /// As in [`Command`].
     Acp(Box<AcpArgs>),
     /// As in [`Command`].
+    Terminal(Box<TerminalArgs>),
+    /// As in [`Command`].
     Shell(ShellArgs),
     /// As in [`Command`].
     Session(SessionAction),
@@ -314,6 +319,7 @@ impl Command {
             Self::Run(args) => Action::Run(args),
             Self::Attach(args) => Action::Attach(args),
             Self::Acp(args) => Action::Acp(args),
+            Self::Terminal(args) => Action::Terminal(args),
             Self::Shell(args) => Action::Shell(args),
             Self::Session(action) => Action::Session(action),
             Self::Project(action) => Action::Project(action),

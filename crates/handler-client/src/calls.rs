@@ -3,6 +3,7 @@
 use crate::error::ClientError;
 use crate::transport::{Client, encode};
 use handler_types::agent::{AgentRequest, AgentView};
+use handler_types::agent_terminal::{TerminalStart, TerminalStarted};
 use handler_types::api::{
     BackendView, ChmodRequest, CreateTerminal, DirListing, ExecRequest, ExecResult, FileWritten,
     FolderRequest, HarnessView, Health, LoginRequest, LoginView, MkdirRequest, MoveRequest,
@@ -235,6 +236,8 @@ calls! {
     agent(id: &str) => GET "/v1/agents/{id}" => AgentView;
     /// Sets an agent up anew, whole.
     put_agent(id: &str) body request: AgentRequest => PUT "/v1/agents/{id}" => AgentView;
+    /// Starts its program's own terminal.
+    start_agent_terminal(id: &str) body request: TerminalStart => POST "/v1/agents/{id}/terminal" => TerminalStarted;
     /// Removes an agent; its running sessions are stopped.
     delete_agent(id: &str) => DELETE "/v1/agents/{id}" => ();
     /// Puts entries on an agent's list.

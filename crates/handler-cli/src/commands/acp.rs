@@ -1,8 +1,7 @@
 //! `handler acp`: an agent for editors.
 
-use super::Outcome;
-use super::network::NetworkArgs;
-use super::run::Permissions;
+use super::launch::{self, LaunchArgs, Who};
+use super::{Outcome, current_folder};
 use crate::context::Context;
 use crate::editor::{Defaults, serve};
 use clap::Args;
@@ -10,23 +9,14 @@ use clap::Args;
 /// `handler acp`.
 #[derive(Debug, Args)]
 pub struct AcpArgs {
-    /// Agent program (default: the first installed one that fits)
-    #[arg(long)]
-    pub harness: Option<String>,
-    /// Provider (default: the only one that fits)
-    #[arg(long)]
-    pub provider: Option<String>,
-    /// Where agents run (default: native; podman and docker: in the agent's image)
-    #[arg(long)]
-    pub backend: Option<String>,
-    /// Model (default: the provider's first)
-    #[arg(long)]
-    pub model: Option<String>,
-    /// How free agents are (default: bypass)
-    #[arg(long, value_enum)]
-    pub permissions: Option<Permissions>,
+    /// The agent, or a provider for the project's agent (default: that of the project the editor's folder is in)
+    #[arg(value_name = "AGENT|PROVIDER")]
+    pub who: Option<String>,
+    /// Work without the project's agent
+    #[arg(long, conflicts_with_all = ["who", "save"])]
+    pub no_agent: bool,
     #[command(flatten)]
-    pub network: NetworkArgs,
+    pub launch: LaunchArgs,
 }
 
 /// Runs it. Ends with 0 when the editor closes its end; sessions go on.
@@ -34,14 +24,25 @@ pub struct AcpArgs {
 /// # Errors
 /// [`crate::Failure`].
 pub async fn run(args: AcpArgs, context: &Context) -> Outcome {
-    let defaults = Defaults {
-        harness: args.harness,
-        provider: args.provider,
-        model: args.model,
-        backend: args.backend,
-        permissions: args.permissions.map(Into::into),
-        network: args.network.policy()?,
+    let client = context.client()?;
+    let mut defaults = Defaults {
+        launch: args.launch,
+        agent: None,
+        no_agent: args.no_agent,
+        context: context.clone(),
     };
-    serve(context.client()?, defaults).await?;
+    match &args.who {
+        None => {}
+        Some(word) => match launch::who(&client, word, &current_folder()?).await? {
+            Who::Agent(agent) => {
+                defaults.agent = Some(agent.id.to_string());
+                // Said at once rather than for each conversation.
+                let fits = defaults.launch.fitting(&client, *agent, None, context);
+                fits.await?;
+            }
+            Who::Provider(name) => defaults.launch.name_provider(name)?,
+        },
+    }
+    serve(client, defaults).await?;
     Ok(0)
 }

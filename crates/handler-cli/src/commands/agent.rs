@@ -150,7 +150,16 @@ pub async fn run(action: AgentAction, context: &Context) -> Outcome {
 
 /// The agent of that name in the project the current folder is in, else anywhere.
 pub(super) async fn find(client: &Client, text: &str) -> Result<AgentView, Failure> {
-    let own = project::of_folder(client, &current_folder()?).await?;
+    find_in(client, text, &current_folder()?).await
+}
+
+/// The same, seen from a folder.
+pub(super) async fn find_in(
+    client: &Client,
+    text: &str,
+    folder: &str,
+) -> Result<AgentView, Failure> {
+    let own = project::of_folder(client, folder).await?;
     let own = own
         .into_iter()
         .flat_map(|project| project.agents)

@@ -3,6 +3,7 @@
 pub mod acp;
 pub mod agent;
 mod agent_flags;
+pub mod agent_terminal;
 pub mod attach;
 pub mod audit;
 pub mod build;
@@ -20,6 +21,7 @@ pub mod git;
 pub mod harness;
 pub mod image;
 pub mod knowledge;
+pub mod launch;
 pub mod lifetime;
 pub mod login;
 pub mod manual;
@@ -33,7 +35,6 @@ pub mod project;
 pub mod provider;
 mod raw;
 pub mod run;
-mod run_agent;
 pub mod sandbox;
 pub mod secret;
 pub mod session;
@@ -60,6 +61,7 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::Run(args) => run::run(*args, context).await,
         Action::Attach(args) => attach::run(args, context).await,
         Action::Acp(args) => acp::run(*args, context).await,
+        Action::Terminal(args) => agent_terminal::run(*args, context).await,
         Action::Shell(args) => terminal::shell(args, context).await,
         Action::Session(action) => session::run(action, context).await,
         Action::Project(action) => project::run(action, context).await,

@@ -1,8 +1,7 @@
 //! `handler run`: a task for an agent in a folder, followed to the end of its turn.
 
-use super::network::NetworkArgs;
-use super::run_agent;
-use super::{Outcome, absolute, current_folder};
+use super::launch::{self, LaunchArgs};
+use super::{Outcome, absolute, agent, current_folder};
 use crate::chat::{Chat, Until};
 use crate::context::Context;
 use crate::exit::Failure;
@@ -44,31 +43,10 @@ pub struct RunArgs {
     #[arg(long)]
     pub agent: Option<String>,
     /// Run it without the project's agent
-    #[arg(long, conflicts_with = "agent")]
+    #[arg(long, conflicts_with_all = ["agent", "save"])]
     pub no_agent: bool,
-    /// Change the agent's settings to what the other options say
-    #[arg(long, conflicts_with = "no_agent")]
-    pub save: bool,
-    /// Agent program (default: the first installed one that fits)
-    #[arg(long)]
-    pub harness: Option<String>,
-    /// Provider (default: the only one that fits)
-    #[arg(long)]
-    pub provider: Option<String>,
-    /// Where it runs (default: native; podman and docker: in the agent's image)
-    #[arg(long)]
-    pub backend: Option<String>,
-    /// Model (default: the provider's first)
-    #[arg(long)]
-    pub model: Option<String>,
-    /// How free the agent is (default: bypass)
-    #[arg(long, value_enum)]
-    pub permissions: Option<Permissions>,
     #[command(flatten)]
-    pub network: NetworkArgs,
-    /// A knowledge folder it may read, relative to the knowledge root (repeatable; added to the agent's)
-    #[arg(long, value_name = "FOLDER")]
-    pub knowledge: Vec<String>,
+    pub launch: LaunchArgs,
     /// Cancel a turn after so many seconds (default 3600)
     #[arg(long, value_name = "SECONDS")]
     pub turn_timeout: Option<u64>,
@@ -91,27 +69,16 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
         None => current_folder()?,
     };
     let client = context.client()?;
-    let agent = run_agent::chosen(&client, &args, &scope).await?;
-    let request = match agent {
-        Some(agent) => run_agent::request(&client, &args, &scope, agent, context).await?,
-        None if args.save => {
-            return Err(Failure::Usage(
-                "--save: the folder is in no project with an agent, and none is named".into(),
-            ));
-        }
-        None => CreateSession {
-            scope,
-            harness: args.harness,
-            provider: args.provider,
-            backend: args.backend,
-            model: args.model,
-            permissions: args.permissions.map(Into::into),
-            network: args.network.policy()?,
-            knowledge: args.knowledge,
-            turn_timeout_secs: args.turn_timeout,
-            ..CreateSession::default()
-        },
+    let agent = match &args.agent {
+        _ if args.no_agent => None,
+        Some(name) => Some(agent::find_in(&client, name, &scope).await?),
+        None => launch::default_agent(&client, &scope).await?,
     };
+    let timeout = args.turn_timeout;
+    let session = args
+        .launch
+        .session(&client, agent, &scope, timeout, context);
+    let request = session.await?;
     let request = CreateSession {
         prompt: Some(prompt),
         ..request

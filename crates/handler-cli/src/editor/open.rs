@@ -4,26 +4,22 @@ use super::Shared;
 use super::attach::{Attached, attach};
 use super::conversation::{Conversation, Start};
 use super::rpc::{Message, RpcError};
-use handler_types::harness::PermissionMode;
-use handler_types::network::NetworkPolicy;
-use handler_types::session::{CreateSession, SessionView};
+use crate::commands::launch::{self, LaunchArgs};
+use crate::context::Context;
+use handler_types::session::SessionView;
 use serde_json::Value;
 
 /// What new conversations are made with, besides the editor's folder.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Defaults {
-    /// Agent program.
-    pub harness: Option<String>,
-    /// Provider.
-    pub provider: Option<String>,
-    /// Model.
-    pub model: Option<String>,
-    /// Where it runs.
-    pub backend: Option<String>,
-    /// How free the agent is.
-    pub permissions: Option<PermissionMode>,
-    /// What it may reach.
-    pub network: Option<NetworkPolicy>,
+    /// Options.
+    pub launch: LaunchArgs,
+    /// The agent, by id; none: the default one of the project that a conversation's folder is in.
+    pub agent: Option<String>,
+    /// No agent, whatever the folder.
+    pub no_agent: bool,
+    /// Where warnings go.
+    pub context: Context,
 }
 
 /// Opens a conversation as the request says.
@@ -59,16 +55,15 @@ pub(super) async fn open(
 
 async fn make(shared: &Shared, params: &Value) -> Result<SessionView, RpcError> {
     let defaults = &shared.defaults;
-    let request = CreateSession {
-        scope: folder(params)?.to_owned(),
-        harness: defaults.harness.clone(),
-        provider: defaults.provider.clone(),
-        model: defaults.model.clone(),
-        backend: defaults.backend.clone(),
-        permissions: defaults.permissions,
-        network: defaults.network.clone(),
-        ..CreateSession::default()
+    let folder = folder(params)?;
+    let agent = match defaults.no_agent {
+        true => None,
+        false => launch::of(&shared.client, defaults.agent.as_deref(), folder).await?,
     };
+    let session = defaults
+        .launch
+        .session(&shared.client, agent, folder, None, &defaults.context);
+    let request = session.await?;
     Ok(shared.client.create_session(&request).await?)
 }
 

@@ -1,5 +1,6 @@
 //! JSON-RPC messages of ACP, read loosely: only what is needed to route them is looked at.
 
+use crate::exit::Failure;
 use handler_client::ClientError;
 use serde_json::{Map, Value, json};
 
@@ -144,6 +145,16 @@ impl From<ClientError> for RpcError {
             _ => "",
         };
         Self::failed(format!("{error}{hint}"))
+    }
+}
+
+impl From<Failure> for RpcError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Client(error) => error.into(),
+            Failure::Usage(text) => Self::invalid(text),
+            other => Self::failed(other.to_string()),
+        }
     }
 }
 

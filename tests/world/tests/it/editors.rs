@@ -1,8 +1,11 @@
 //! Editors: a client of the public ACP library at the other end of `handler acp`.
 
+use crate::plain::stage::Plain;
 use crate::sessions::{LONG, Stage};
 use anyhow::{Context as _, ensure};
 use handler_testkit::{World, skip};
+use handler_types::agent::AgentRequest;
+use handler_types::project::CreateProject;
 use handler_types::session::SessionState;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -187,6 +190,68 @@ async fn an_editor_works_with_an_agent_and_finds_it_again() -> anyhow::Result<()
         .await?;
     assert!(stage.client().session(&id).await.is_err(), "it is removed");
     editor.end().await
+}
+
+#[tokio::test]
+async fn in_a_project_an_editor_works_with_its_agent_and_options_are_never_ignored()
+-> anyhow::Result<()> {
+    let test = "an editor in a project";
+    let Some(plain) = Plain::set(test).await? else {
+        return Ok(());
+    };
+    let Some(library) = library(test).await? else {
+        return Ok(());
+    };
+    let (stage, client) = (&plain.stage, plain.stage.client());
+    let folder = stage.project.to_string_lossy().into_owned();
+    client.delete_agent(plain.agent.id.as_str()).await?;
+    let agents = ["Dev", "Other"].map(|name| AgentRequest {
+        name: Some(name.into()),
+        scope: None,
+        ..crate::plain::stage::request(stage)
+    });
+    let project = CreateProject {
+        folder: folder.clone(),
+        agents: agents.into(),
+        ..CreateProject::default()
+    };
+    let project = client.create_project(&project).await?;
+    let id = |name: &str| {
+        let mut agents = project.agents.iter();
+        let agent = agents.find(|agent| agent.name.as_deref() == Some(name));
+        agent.map(|agent| agent.id.clone())
+    };
+    for (args, agent, refused) in [
+        (&[][..], id("Dev"), None),
+        (&["my project/Other"], id("Other"), None),
+        (&["scripted"], id("Dev"), None),
+        (&["--no-agent", "--permissions", "ask"], None, None),
+        (&["--network", "open"], None, Some("network")),
+        (&["--model", "huge"], None, Some("its models")),
+    ] {
+        let mut editor = Editor::start(stage, library.path(), args)?;
+        editor
+            .ask("initialize", json!({"protocolVersion": 1}))
+            .await?;
+        let open = json!({"cwd": folder, "mcpServers": []});
+        let answer = editor.ask("session/new", open).await?;
+        if let Some(named) = refused {
+            let said = answer["error"]["message"].as_str().unwrap_or_default();
+            ensure!(
+                said.contains(named) && said.contains("--save"),
+                "{args:?}: {answer}"
+            );
+            editor.end().await?;
+            continue;
+        }
+        let session = answer["result"]["sessionId"].as_str();
+        let session = session.with_context(|| format!("{args:?}: {answer}"))?;
+        let view = client.session(session).await?;
+        ensure!(view.agent_id == agent, "{args:?}: {view:#?}");
+        client.delete_session(session).await?;
+        editor.end().await?;
+    }
+    Ok(())
 }
 
 async fn asked_and_answered(

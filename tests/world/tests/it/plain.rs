@@ -3,6 +3,6 @@
 
 mod lives;
 mod policy;
-mod stage;
+pub(crate) mod stage;
 mod terminal;
 mod transport;

@@ -73,7 +73,7 @@ pub async fn prepared(
     let choice = choose(app, &request).await.map_err(unusable)?;
     let provider = providers::usable(app, &choice.provider_name).map_err(unusable)?;
     let network = request.network.clone().unwrap_or_default();
-    let extras = agents::extras(app, Some(&agent.agent), &network).await?;
+    let extras = agents::extras(app, Some(&agent.agent), &network, &[]).await?;
     let state = app.settings.layout.agent_state_dir(&agent.agent);
     let state = state.join(format!(
         "{}@{}",

@@ -1,6 +1,6 @@
 //! C.3: one socket, one sandbox, one agent process, whichever ends first.
 
-use super::stage::Plain;
+use super::stage::{Plain, Talk};
 use crate::sessions::stage::LONG;
 use anyhow::{Context as _, ensure};
 use handler_testkit::eventually;
@@ -18,8 +18,8 @@ async fn close_and_the_sandbox_is_gone() -> anyhow::Result<()> {
     drop(second);
     plain.no_sandbox().await?;
     // Gone before the agent runs: nothing stays behind either.
-    let early = plain.stage.client().socket(&plain.path(""), "acp.v1");
-    drop(early.await?);
+    let early = Talk::connect(&plain.stage.client(), &plain.path("")).await?;
+    drop(early);
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     plain.no_sandbox().await?;
     plain.stage.world.assert_clean(LONG).await

@@ -133,7 +133,7 @@ async fn p7_a_conversation_is_in_the_agents_mode_or_not_handed_out() -> anyhow::
         answer["result"]["modes"]["currentModeId"] == "default",
         "{answer}"
     );
-    ensure!(talk.turn("mode").await?.ends_with("default"));
+    ensure!(talk.turn("mode ?").await?.ends_with("default"));
     // `bypassPermissions` is not offered by this program.
     let mut asked = handler_types::agent::AgentRequest::from(plain.agent.clone());
     asked.permissions = handler_types::harness::PermissionMode::Bypass;

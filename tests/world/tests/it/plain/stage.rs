@@ -87,7 +87,7 @@ fn install(world: &World) -> anyhow::Result<()> {
     Ok(std::fs::set_permissions(&program, is_executable)?)
 }
 
-fn request(stage: &Stage) -> AgentRequest {
+pub(crate) fn request(stage: &Stage) -> AgentRequest {
     AgentRequest {
         name: Some("Dev".into()),
         models: vec![ModelAccess {
