@@ -7,6 +7,7 @@ use crate::commands::{
     attach::AttachArgs,
     audit::AuditArgs,
     build::BuildAction,
+    cache::CacheAction,
     daemon::DaemonAction,
     folder::FolderAction,
     fork::ForkAction,
@@ -129,6 +130,9 @@ pub enum Command {
     /// See the folders of notes that agents may be given to read, and say where they lie
     #[command(subcommand)]
     Knowledge(KnowledgeAction),
+    /// See, declare and empty what tools keep between sandboxes
+    #[command(subcommand)]
+    Cache(CacheAction),
     /// Check this machine, and say what to do
     Doctor {
         /// Show what each backend can do here, and what the machine hands out
@@ -265,6 +269,8 @@ pub enum Action {
     /// As in [`Command`].
     Knowledge(KnowledgeAction),
     /// As in [`Command`].
+    Cache(CacheAction),
+    /// As in [`Command`].
     Doctor {
         /// As in [`Command`].
         verbose: bool,
@@ -341,6 +347,7 @@ impl Command {
             Self::Audit(args) => Action::Audit(args),
             Self::Folder(action) => Action::Folder(action),
             Self::Knowledge(action) => Action::Knowledge(action),
+            Self::Cache(action) => Action::Cache(action),
             Self::Doctor { verbose } => Action::Doctor { verbose },
             Self::Status => Action::Status,
             Self::Daemon(action) => Action::Daemon(action),

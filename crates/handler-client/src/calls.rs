@@ -2,7 +2,7 @@
 
 use crate::error::ClientError;
 use crate::transport::{Client, encode};
-use handler_types::agent::{AgentRequest, AgentView};
+use handler_types::agent::{AgentPatch, AgentRequest, AgentView};
 use handler_types::agent_terminal::{TerminalStart, TerminalStarted};
 use handler_types::api::{
     BackendView, ChmodRequest, CreateTerminal, DirListing, ExecRequest, ExecResult, FileWritten,
@@ -14,7 +14,11 @@ use handler_types::audit::AuditVerdict;
 use handler_types::build::{
     BuildRequest, BuildView, ImageUpdates, ImageUpdatesRequest, PullRequest, TagRequest,
 };
-use handler_types::egress::EgressEvent;
+use handler_types::cache::{CacheSizes, CachesInfo, CachesRequest};
+use handler_types::egress::{AgentEgressEvent, EgressEvent};
+use handler_types::folder::{
+    CreateDirectoryRequest, DirectoryListing, WorkFoldersInfo, WorkFoldersRequest,
+};
 use handler_types::git::{
     CreateFork, ForkKept, ForkView, GitCommit, GitShow, GitStatus, MergeRequest, MergeResult,
 };
@@ -238,6 +242,10 @@ calls! {
     put_agent(id: &str) body request: AgentRequest => PUT "/v1/agents/{id}" => AgentView;
     /// Starts its program's own terminal.
     start_agent_terminal(id: &str) body request: TerminalStart => POST "/v1/agents/{id}/terminal" => TerminalStarted;
+    /// Says whether what is not on an agent's list is refused or only told.
+    patch_agent(id: &str) body request: AgentPatch => PATCH "/v1/agents/{id}" => AgentView;
+    /// What the filter decided for an agent's sandboxes (the last ones).
+    agent_egress(id: &str) => GET "/v1/agents/{id}/egress-events" => Vec<AgentEgressEvent>;
     /// Removes an agent; its running sessions are stopped.
     delete_agent(id: &str) => DELETE "/v1/agents/{id}" => ();
     /// Puts entries on an agent's list.
@@ -312,11 +320,31 @@ calls! {
     /// A note.
     knowledge_note(path: &str) => GET "/v1/knowledge/note?path={path}" => KnowledgeNote;
     /// Work folders, as written.
-    folders() => GET "/v1/folders" => Vec<String>;
+    folders() => GET "/v1/folders" => WorkFoldersInfo;
+    /// Sets the whole list of them.
+    set_folders() body request: WorkFoldersRequest => PUT "/v1/folders" => WorkFoldersInfo;
     /// Lets agents work in a folder.
-    add_folder() body request: FolderRequest => POST "/v1/folders" => Vec<String>;
+    add_folder() body request: FolderRequest => POST "/v1/folders" => WorkFoldersInfo;
     /// Takes a folder off the list.
-    remove_folder(path: &str) => DELETE "/v1/folders?path={path}" => Vec<String>;
+    remove_folder(path: &str) => DELETE "/v1/folders?path={path}" => WorkFoldersInfo;
+    /// The folders in a folder that agents may work in; an empty path: the roots.
+    directories(path: &str) => GET "/v1/directories?path={path}" => DirectoryListing;
+    /// Makes a folder there.
+    make_directory() body request: CreateDirectoryRequest => POST "/v1/directories" => DirectoryListing;
+    /// Caches: declared, kept, and where.
+    caches() => GET "/v1/caches" => CachesInfo;
+    /// Declares caches, all of them.
+    set_caches() body request: CachesRequest => PUT "/v1/caches" => CachesInfo;
+    /// Bytes on disk of each cache.
+    cache_sizes() => GET "/v1/caches/sizes" => CacheSizes;
+    /// Empties the shared caches.
+    clear_caches() => DELETE "/v1/caches/files" => ();
+    /// Empties a shared cache.
+    clear_cache(name: &str) => DELETE "/v1/caches/{name}/files" => ();
+    /// Empties a project's own caches.
+    clear_project_caches(project: &str) => DELETE "/v1/projects/{project}/caches" => ();
+    /// Empties one of a project's own caches.
+    clear_project_cache(project: &str, name: &str) => DELETE "/v1/projects/{project}/caches/{name}/files" => ();
 }
 
 impl Client {

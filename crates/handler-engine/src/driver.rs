@@ -10,7 +10,7 @@ use handler_types::api::HostCheck;
 use handler_types::lifetime::Capabilities;
 use handler_types::network::TransparentView;
 use handler_types::sandbox::{Resources, SandboxSpec};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the engine gives a driver to start one instance.
@@ -129,6 +129,17 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// Whose the sandbox's own folders on the host must be, where that is not the daemon's user.
     fn owner(&self, _scope: Option<&str>) -> Option<FolderOwner> {
         None
+    }
+
+    /// Bytes on disk of a host folder that instances write to, files of their inner ids included. Links are not
+    /// followed and other file systems not entered.
+    async fn folder_size(&self, folder: &Path) -> Result<u64, DriverError> {
+        crate::shared_folder::size(&[], folder).await
+    }
+
+    /// Empties such a folder; it stays. One that something is mounted in is refused.
+    async fn empty_folder(&self, folder: &Path) -> Result<(), DriverError> {
+        crate::shared_folder::empty(folder).await
     }
 
     /// The backend's images; none: it has none.

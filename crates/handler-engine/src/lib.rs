@@ -13,6 +13,7 @@ mod phantom;
 mod remove_tree;
 pub mod rows;
 mod rows_store;
+pub mod shared_folder;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
 

@@ -35,6 +35,26 @@ pub fn remove_tree(path: &Path) -> Result<(), std::io::Error> {
         Err(Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(named(errno)),
     };
+    empty_root(root, path)?;
+    match unlinkat(CWD, path, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(named(errno)),
+    }
+}
+
+/// Removes everything below `path`, which stays. Done also when it does not exist.
+///
+/// # Errors
+/// As [`remove_tree`].
+pub(crate) fn empty_tree(path: &Path) -> Result<(), std::io::Error> {
+    match open_folder(CWD, path) {
+        Ok(root) => empty_root(root, path),
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn empty_root(root: OwnedFd, path: &Path) -> Result<(), std::io::Error> {
     let mut removal = Removal {
         root,
         moved: 0,
@@ -52,10 +72,7 @@ pub fn remove_tree(path: &Path) -> Result<(), std::io::Error> {
             format!("{}: {}: {error}", path.display(), name.to_string_lossy()),
         ));
     }
-    match unlinkat(CWD, path, AtFlags::REMOVEDIR) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(named(errno)),
-    }
+    Ok(())
 }
 
 struct Removal {

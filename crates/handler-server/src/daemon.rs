@@ -5,7 +5,7 @@ use crate::app::limits::LimitsFile;
 use crate::app::observe::log::redact::Redaction;
 use crate::app::observe::{self, Observe};
 use crate::app::secrets::Resolver;
-use crate::app::{builds, images, logins};
+use crate::app::{builds, images, launches, logins};
 use crate::app::{harnesses, harnesses::Harnesses, sessions};
 use crate::config::Settings;
 use crate::events::EventHub;
@@ -145,6 +145,7 @@ async fn compose(
         audit,
         network_turn: tokio::sync::Mutex::default(),
         agents_turn: tokio::sync::Mutex::default(),
+        caches_turn: tokio::sync::RwLock::default(),
         observe,
         ports: crate::app::ports::Ports::default(),
         previews: crate::app::previews::Previews::new(&secret_token),
@@ -162,6 +163,7 @@ async fn compose(
     }
     sessions::take_up(&app).await;
     crate::app::agents::tidy(&app).await;
+    crate::app::caches::tidy(&app).await;
     crate::app::terminals::take_up(&app).await;
     crate::app::launches::take_up(&app).await;
     crate::app::spool::take_up(&app);
@@ -262,8 +264,10 @@ fn forward_egress_events(app: &Arc<App>, egress: &Arc<EgressLink>) {
         while let Some(event) = decisions.recv().await {
             // One that is gone has nobody to forget what still comes of it.
             let id = event.sandbox.parse::<handler_types::SandboxId>();
-            if id.is_ok_and(|id| app.engine.get(&id).is_ok()) {
-                app.egress_events.add(event.clone());
+            if let Some(view) = id.ok().and_then(|id| app.engine.get(&id).ok()) {
+                let of_session = view.labels.get(sessions::AGENT_LABEL);
+                let agent = of_session.or_else(|| view.labels.get(launches::AGENT_LABEL));
+                app.egress_events.add(event.clone(), agent);
                 app.learned.add(&event);
             }
             app.events.publish(ServerEvent::Egress { event });

@@ -69,6 +69,8 @@ pub struct App {
     pub network_turn: tokio::sync::Mutex<()>,
     /// Held while projects and agents are changed on the ground of what they are.
     pub agents_turn: tokio::sync::Mutex<()>,
+    /// Held shared while a session is started with caches, alone while they are emptied.
+    pub caches_turn: tokio::sync::RwLock<()>,
     /// What is seen of sandboxes and this host.
     pub observe: Observe,
     /// Connections to ports inside.

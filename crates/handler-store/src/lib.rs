@@ -5,6 +5,7 @@
 //! conversations or backends: it stores what its callers decided.
 
 pub mod audit;
+pub mod caches;
 pub mod db;
 pub mod folders;
 pub mod knowledge;

@@ -2,7 +2,7 @@
 
 use crate::harness::PermissionMode;
 use crate::id::{AgentId, ProjectId};
-use crate::network::{AllowEntry, NetworkPolicy};
+use crate::network::{AllowEntry, Enforcement, NetworkPolicy};
 use crate::sandbox::{Confinement, MountSpec, Resources, SecretGrant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -173,6 +173,15 @@ with_settings! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_used_at: Option<String>,
     }
+}
+
+/// `PATCH /v1/agents/{id}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentPatch {
+    /// Whether what is not on its list is refused or only told. The call is the confirmation.
+    pub egress: Enforcement,
 }
 
 impl From<AgentRequest> for AgentSettings {

@@ -270,6 +270,44 @@ pub struct EgressEvent {
     pub end: Option<EgressEnd>,
 }
 
+/// One event of an agent's sandboxes (contract D.1): what was let through, refused, given and kept back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentEgressEvent {
+    /// Milliseconds since the epoch.
+    pub t: i64,
+    /// The session whose sandbox it was, else the sandbox.
+    pub connection: String,
+    /// `allowed`, `denied`, `unlisted`, `injected` or `leak`.
+    pub decision: EgressDecision,
+    /// The destination as the entry that would allow it, `HOST:PORT`.
+    pub host: String,
+    /// The secret's name, for `injected` and `leak`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+impl AgentEgressEvent {
+    /// The event as it is told of an agent; none of an end, which decides nothing.
+    #[must_use]
+    pub fn of(event: &EgressEvent) -> Option<Self> {
+        let decision = match event.decision {
+            EgressDecision::Ended => return None,
+            EgressDecision::Mismatch => EgressDecision::Denied,
+            decision => decision,
+        };
+        let session = event.session.as_ref().map(ToString::to_string);
+        Some(Self {
+            t: event.t,
+            connection: session.unwrap_or_else(|| event.sandbox.clone()),
+            decision,
+            host: event.host.clone(),
+            secret: event.secret.clone(),
+        })
+    }
+}
+
 /// Body of every refusal (`403`, of a name that was looked up `404`, and `502` and `503` below; `application/json`): one
 /// machine-readable shape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

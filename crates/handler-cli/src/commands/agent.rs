@@ -1,6 +1,7 @@
 //! `handler agent`: what sessions run.
 
 use super::agent_flags::{AgentFlags, save};
+use super::agent_network;
 use super::network::describe;
 use super::{Outcome, absolute, current_folder, project};
 use crate::context::Context;
@@ -31,6 +32,8 @@ pub enum AgentAction {
     Set(SetArgs),
     /// Make another one like it
     Copy(CopyArgs),
+    /// Show what its sandboxes asked for lately and what was decided, or switch its list on and off
+    Network(agent_network::NetworkArgs),
     /// Remove one; its running sessions are stopped, their folders stay
     Rm {
         /// The agents
@@ -137,6 +140,7 @@ pub async fn run(action: AgentAction, context: &Context) -> Outcome {
             let made = save(&client, None, asked, args.confirm_risks, &flags, context).await?;
             told(&made, out);
         }
+        AgentAction::Network(args) => agent_network::run(args, &client, out).await?,
         AgentAction::Rm { agents } => {
             for agent in agents {
                 let found = find(&client, &agent).await?;

@@ -40,14 +40,20 @@ pub async fn run(action: FolderAction, context: &Context) -> Outcome {
         }
         FolderAction::Rm { path } => client.remove_folder(&path).await?,
     };
-    if roots.is_empty() {
+    if roots.folders.is_empty() {
         context
             .out
-            .note("no list: every folder in your home but hidden ones");
+            .note("an empty list: agents may work nowhere; add a folder with `handler folder add`");
     }
     context.out.show(&roots, |out, roots| {
-        for root in roots {
-            out.line(root);
+        for root in &roots.folders {
+            let names: Vec<&str> = root.projects.iter().map(|p| p.name.as_str()).collect();
+            let missing = if root.exists { "" } else { " (missing)" };
+            let projects = match names.is_empty() {
+                true => String::new(),
+                false => format!("  {}", names.join(", ")),
+            };
+            out.line(format!("{}{missing}{projects}", root.root));
         }
     });
     Ok(0)

@@ -3,10 +3,12 @@
 pub mod acp;
 pub mod agent;
 mod agent_flags;
+mod agent_network;
 pub mod agent_terminal;
 pub mod attach;
 pub mod audit;
 pub mod build;
+pub mod cache;
 pub mod containers;
 mod copy;
 pub mod daemon;
@@ -83,6 +85,7 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::Audit(args) => audit::run(args, context).await,
         Action::Folder(action) => folder::run(action, context).await,
         Action::Knowledge(action) => knowledge::run(action, context).await,
+        Action::Cache(action) => cache::run(action, context).await,
         Action::Doctor { verbose } => doctor::run(verbose, context).await,
         Action::Status => status::run(context).await,
         Action::Daemon(action) => daemon::run(action, context).await,

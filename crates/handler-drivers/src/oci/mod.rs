@@ -35,6 +35,7 @@ use handler_engine::driver::{
     Driver, DriverError, FolderOwner, Instance, InstancePlan, InstanceStats, ObservedInstance,
 };
 use handler_engine::images::ImageStore;
+use handler_engine::shared_folder;
 use handler_types::SandboxId;
 use handler_types::api::HostCheck;
 use handler_types::lifetime::Capabilities;
@@ -43,7 +44,7 @@ use info::{EngineInfo, InfoCache};
 use plan::{Etc, ImageEnv};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Settings of a driver.
@@ -190,6 +191,16 @@ impl OciDriver {
         Ok(found)
     }
 
+    /// What goes before a command that is to read and remove files of ids inside sandboxes: an ordinary user cannot,
+    /// Podman can.
+    fn inner_ids(&self) -> &'static [&'static str] {
+        let is_root = rustix::process::geteuid().is_root();
+        match self.api.flavour() {
+            Flavour::Podman if !is_root => &["podman", "unshare"],
+            _ => &[],
+        }
+    }
+
     fn mark(&self) -> PathBuf {
         self.config.state_dir.join(format!("{}-used", self.name()))
     }
@@ -219,6 +230,17 @@ impl Driver for OciDriver {
         let identity = identity::Identity::decide(scope);
         let (uid, gid) = (identity.uid, identity.gid);
         identity.is_foreign().then_some(FolderOwner { uid, gid })
+    }
+
+    async fn folder_size(&self, folder: &Path) -> Result<u64, DriverError> {
+        shared_folder::size(self.inner_ids(), folder).await
+    }
+
+    async fn empty_folder(&self, folder: &Path) -> Result<(), DriverError> {
+        match self.inner_ids() {
+            [] => shared_folder::empty(folder).await,
+            by => shared_folder::empty_by(by, folder).await,
+        }
     }
 
     fn images(&self) -> Option<Arc<dyn ImageStore>> {

@@ -42,7 +42,9 @@ pub enum HarnessPlace {
 }
 
 impl HarnessPlace {
-    fn backend(&self) -> &str {
+    /// The backend it is on.
+    #[must_use]
+    pub fn backend(&self) -> &str {
         match self {
             Self::Prefix(_) => "native",
             Self::Image { backend, .. } => backend,
@@ -83,6 +85,8 @@ pub struct AgentRequest<'a> {
     pub shared_state: Option<&'a Path>,
     /// Labels of the sandbox.
     pub labels: BTreeMap<String, String>,
+    /// Path in the home (`~/…`) → folder of a cache on the host.
+    pub caches: BTreeMap<String, String>,
     /// The program's own terminal instead of ACP.
     pub terminal: Option<TerminalLaunch>,
 }
@@ -190,7 +194,7 @@ fn input(request: &AgentRequest<'_>, key: Option<String>) -> RenderInput {
             .terminal
             .as_ref()
             .map(|terminal| terminal.args.clone()),
-        caches: BTreeMap::new(),
+        caches: request.caches.clone(),
     }
 }
 

@@ -25,31 +25,20 @@ pub async fn backends(app: &App) -> Vec<BackendView> {
     views
 }
 
-/// Work folders, as written; empty: the usual rule (folders below the home but hidden ones).
-///
-/// # Errors
-/// A broken file.
-pub fn folders(app: &App) -> ApiResult<Vec<String>> {
-    let roots = app.folders.list().map_err(|e| folder_error(&e))?;
-    Ok(roots.into_iter().map(|root| root.written).collect())
-}
-
 /// Adds one.
 ///
 /// # Errors
 /// A folder that is never allowed.
-pub fn add_folder(app: &App, path: &str) -> ApiResult<Vec<String>> {
-    app.folders
-        .add(Path::new(path))
-        .map_err(|e| folder_error(&e))?;
-    folders(app)
+pub fn add_folder(app: &App, path: &str) -> ApiResult<()> {
+    let added = app.folders.add(Path::new(path));
+    added.map(drop).map_err(|e| folder_error(&e))
 }
 
 /// Takes one off the list.
 ///
 /// # Errors
 /// 404 when it is not on it.
-pub fn remove_folder(app: &App, path: &str) -> ApiResult<Vec<String>> {
+pub fn remove_folder(app: &App, path: &str) -> ApiResult<()> {
     if !app
         .folders
         .remove(Path::new(path))
@@ -60,7 +49,7 @@ pub fn remove_folder(app: &App, path: &str) -> ApiResult<Vec<String>> {
             format!("{path} is not on the list"),
         ));
     }
-    folders(app)
+    Ok(())
 }
 
 /// Why a folder cannot be used, as ours.

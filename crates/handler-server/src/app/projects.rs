@@ -4,6 +4,7 @@
 
 use super::agents::check::{Problems, is_name, named};
 use super::agents::{self, row_error};
+use super::caches;
 use super::sandboxes::work_folder;
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
@@ -11,6 +12,7 @@ use handler_base::clock::{now_ms, rfc3339};
 use handler_store::StoreError;
 use handler_store::rows::{AgentRow, ProjectRow};
 use handler_types::agent::AgentView;
+use handler_types::cache::ProjectRef;
 use handler_types::event::ServerEvent;
 use handler_types::project::{CreateProject, ProjectSettings, ProjectView};
 use handler_types::{ProblemCode, ProjectId};
@@ -25,6 +27,19 @@ fn name_of(settings: &ProjectSettings) -> String {
     let own = Path::new(&settings.folder).file_name();
     let own = own.map(|name| name.to_string_lossy().into_owned());
     settings.name.clone().or(own).unwrap_or_default()
+}
+
+/// Every project.
+pub(super) async fn rows(app: &App) -> ApiResult<Vec<ProjectRow>> {
+    app.store.projects().all().await.map_err(row_error)
+}
+
+/// A project, named.
+pub(super) fn project_ref(row: &ProjectRow) -> ProjectRef {
+    ProjectRef {
+        id: row.id.clone(),
+        name: name_of(&row.settings),
+    }
 }
 
 /// Projects, last used first. With a folder: only the one that this folder is in, the innermost.
@@ -236,7 +251,8 @@ pub async fn update(app: &App, text: &str, asked: ProjectSettings) -> ApiResult<
     tell(app, &row.id).await
 }
 
-/// Removes one with its agents: their sessions are stopped. The folder and the sessions' own folders stay.
+/// Removes one with its agents and its own caches: their sessions are stopped. The folder and the sessions' own folders
+/// stay.
 ///
 /// # Errors
 /// 404; a session that could not be stopped.
@@ -254,7 +270,9 @@ pub async fn remove(app: &Arc<App>, text: &str) -> ApiResult<()> {
         id: row.id.to_string(),
     });
     let gone: Vec<_> = agents.into_iter().map(|agent| agent.id).collect();
-    agents::clear(app, &gone).await
+    let cleared = agents::clear(app, &gone).await;
+    caches::remove_own(app, &row.id).await;
+    cleared
 }
 
 #[cfg(test)]

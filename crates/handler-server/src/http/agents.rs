@@ -12,8 +12,9 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use handler_types::agent::{AgentRequest, AgentView};
+use handler_types::agent::{AgentPatch, AgentRequest, AgentView};
 use handler_types::agent_terminal::{TerminalStart, TerminalStarted};
+use handler_types::egress::AgentEgressEvent;
 use handler_types::learn::{EnforcementRequest, EntriesRequest};
 use std::sync::Arc;
 
@@ -70,6 +71,29 @@ pub async fn put(
     Document(request): Document<AgentRequest>,
 ) -> ApiResult<Json<AgentView>> {
     Ok(Json(rules::update(&app, &id, request).await?))
+}
+
+/// Says whether what is not on an agent's list is refused or only told: in its running sessions at once.
+#[utoipa::path(patch, path = "/v1/agents/{id}", tag = "agents", params(("id" = String, Path)),
+    request_body = AgentPatch, responses((status = 200, body = AgentView),
+    (status = 409, description = "Its network has no list", body = handler_types::Problem),
+    (status = 502, description = "Saved; a running session did not take it over", body = handler_types::Problem)))]
+pub async fn patch(
+    State(app): S,
+    Path(id): Path<String>,
+    Document(request): Document<AgentPatch>,
+) -> ApiResult<Json<AgentView>> {
+    Ok(Json(rules::switch(&app, &id, request.egress).await?))
+}
+
+/// The filter's last decisions about what an agent's sandboxes asked for (at most 500; in memory).
+#[utoipa::path(get, path = "/v1/agents/{id}/egress-events", tag = "network", params(("id" = String, Path)),
+    responses((status = 200, body = Vec<AgentEgressEvent>)))]
+pub async fn egress_events(
+    State(app): S,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Vec<AgentEgressEvent>>> {
+    Ok(Json(rules::egress_events(&app, &id).await?))
 }
 
 /// Removes an agent: its running sessions are stopped; their folders and histories stay.

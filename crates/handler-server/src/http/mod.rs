@@ -5,6 +5,8 @@ pub mod archives;
 pub mod audit;
 pub mod auth;
 pub mod builds;
+pub mod caches;
+pub mod directories;
 pub mod document;
 pub mod events;
 pub mod files;
@@ -84,6 +86,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(lifetime::host))
         .routes(routes!(
             settings::list_folders,
+            settings::set_folders,
             settings::add_folder,
             settings::remove_folder
         ))
@@ -169,12 +172,19 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(session_routes())
         .merge(network_routes())
         .merge(project_routes())
-        .merge(knowledge_routes())
+        .merge(given_routes())
 }
 
-/// Folders of notes that agents may read.
-fn knowledge_routes() -> OpenApiRouter<Arc<App>> {
+/// What of this machine agents are given besides their folder: work folders, caches, notes.
+fn given_routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
+        .routes(routes!(directories::list, directories::make))
+        .routes(routes!(caches::info, caches::declare))
+        .routes(routes!(caches::sizes))
+        .routes(routes!(caches::clear_all))
+        .routes(routes!(caches::clear))
+        .routes(routes!(caches::clear_project))
+        .routes(routes!(caches::clear_one_of_project))
         .routes(routes!(knowledge::list))
         .routes(routes!(knowledge::set_root))
         .routes(routes!(knowledge::make))
@@ -188,7 +198,13 @@ fn project_routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(projects::list, projects::create))
         .routes(routes!(projects::get, projects::put, projects::remove))
         .routes(routes!(agents::list, agents::create))
-        .routes(routes!(agents::get, agents::put, agents::remove))
+        .routes(routes!(
+            agents::get,
+            agents::put,
+            agents::patch,
+            agents::remove
+        ))
+        .routes(routes!(agents::egress_events))
         .routes(routes!(agents::allow))
         .routes(routes!(agents::block))
         .routes(routes!(agents::enforcement))

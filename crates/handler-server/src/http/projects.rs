@@ -63,7 +63,7 @@ pub async fn put(
     Ok(Json(rules::update(&app, &id, settings).await?))
 }
 
-/// Removes a project and its agents; their running sessions are stopped. No folder is touched.
+/// Removes a project, its agents and its own caches; their running sessions are stopped. Its folder is not touched.
 #[utoipa::path(delete, path = "/v1/projects/{id}", tag = "projects", params(("id" = String, Path)),
     responses((status = 204)))]
 pub async fn remove(State(app): S, Path(id): Path<String>) -> ApiResult<StatusCode> {

@@ -2,7 +2,7 @@
 
 use super::document::Document;
 use super::problem::ApiResult;
-use crate::app::{harnesses, host, providers, secrets};
+use crate::app::{directories, harnesses, host, providers, secrets};
 use crate::state::App;
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -11,6 +11,7 @@ use handler_types::api::{
     BackendView, FolderRequest, HarnessView, Health, ProviderRequest, ProviderTemplate,
     ProviderView, SecretRequest, SecretView,
 };
+use handler_types::folder::{WorkFoldersInfo, WorkFoldersRequest};
 use std::sync::Arc;
 
 type S = State<Arc<App>>;
@@ -106,30 +107,43 @@ pub async fn install_harness(
     Ok(Json(harnesses::install(&app, &name).await?))
 }
 
-/// Work folders: the roots projects may lie in, as written.
-#[utoipa::path(get, path = "/v1/folders", tag = "host", responses((status = 200, body = Vec<String>)))]
-pub async fn list_folders(State(app): S) -> ApiResult<Json<Vec<String>>> {
-    Ok(Json(host::folders(&app)?))
+/// Work folders: the roots projects may lie in.
+#[utoipa::path(get, path = "/v1/folders", tag = "host", responses((status = 200, body = WorkFoldersInfo)))]
+pub async fn list_folders(State(app): S) -> ApiResult<Json<WorkFoldersInfo>> {
+    Ok(Json(directories::folders(&app).await?))
+}
+
+/// Sets the whole list of them.
+#[utoipa::path(put, path = "/v1/folders", tag = "host", request_body = WorkFoldersRequest,
+    responses((status = 200, body = WorkFoldersInfo),
+    (status = 403, description = "One may never be one", body = handler_types::Problem)))]
+pub async fn set_folders(
+    State(app): S,
+    Document(request): Document<WorkFoldersRequest>,
+) -> ApiResult<Json<WorkFoldersInfo>> {
+    Ok(Json(directories::set_folders(&app, request).await?))
 }
 
 /// Lets agents work in a folder and below.
 #[utoipa::path(post, path = "/v1/folders", tag = "host", request_body = FolderRequest,
-    responses((status = 200, body = Vec<String>)))]
+    responses((status = 200, body = WorkFoldersInfo)))]
 pub async fn add_folder(
     State(app): S,
     Document(request): Document<FolderRequest>,
-) -> ApiResult<Json<Vec<String>>> {
-    Ok(Json(host::add_folder(&app, &request.path)?))
+) -> ApiResult<Json<WorkFoldersInfo>> {
+    host::add_folder(&app, &request.path)?;
+    Ok(Json(directories::folders(&app).await?))
 }
 
 /// Takes a folder off the list.
 #[utoipa::path(delete, path = "/v1/folders", tag = "host", params(FolderQuery),
-    responses((status = 200, body = Vec<String>)))]
+    responses((status = 200, body = WorkFoldersInfo)))]
 pub async fn remove_folder(
     State(app): S,
     Query(query): Query<FolderQuery>,
-) -> ApiResult<Json<Vec<String>>> {
-    Ok(Json(host::remove_folder(&app, &query.path)?))
+) -> ApiResult<Json<WorkFoldersInfo>> {
+    host::remove_folder(&app, &query.path)?;
+    Ok(Json(directories::folders(&app).await?))
 }
 
 /// Which folder.

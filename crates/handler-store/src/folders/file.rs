@@ -42,6 +42,22 @@ pub(super) fn add(path: &Path, root: &str) -> Result<(), FolderError> {
     })
 }
 
+/// Makes these the roots: those that stay keep their place and comments, new ones come after them.
+pub(super) fn set(path: &Path, wanted: &[String]) -> Result<(), FolderError> {
+    change(path, |roots| {
+        let is_wanted = |value: &Value| {
+            let written = value.as_str();
+            wanted.iter().any(|root| written == Some(root.as_str()))
+        };
+        roots.retain(is_wanted);
+        for root in wanted {
+            if roots.iter().all(|value| value.as_str() != Some(root)) {
+                roots.push(root.as_str());
+            }
+        }
+    })
+}
+
 /// Removes the roots at these places, given in rising order.
 pub(super) fn remove(path: &Path, places: &[usize]) -> Result<(), FolderError> {
     change(path, |roots| {
@@ -156,6 +172,18 @@ mod tests {
             read(&path).expect("roots"),
             ["~/code", "/srv/games", "/opt/new"]
         );
+        set(
+            &path,
+            &["/opt/new".into(), "~/code".into(), "/opt/x".into()],
+        )
+        .expect("set");
+        assert_eq!(
+            read(&path).expect("roots"),
+            ["~/code", "/opt/new", "/opt/x"]
+        );
+        let set = std::fs::read_to_string(&path).expect("read");
+        assert!(set.contains("# work"), "{set}");
+        std::fs::write(&path, &after).expect("as before");
         remove(&path, &[1]).expect("remove");
         assert_eq!(read(&path).expect("roots"), ["~/code", "/opt/new"]);
         let after = std::fs::read_to_string(&path).expect("read");

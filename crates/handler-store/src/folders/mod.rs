@@ -6,8 +6,10 @@
 //! change by hand counts at once.
 
 mod file;
+mod look;
 mod rules;
 
+pub use look::SubFolders;
 use rules::Refusal;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,6 +63,15 @@ pub enum FolderError {
         /// The path given.
         path: PathBuf,
     },
+    /// It is there already.
+    #[error("{} is there already", path.display())]
+    Exists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// No folder can be called so.
+    #[error("a new folder's name has no `/`, no control characters and no dot in front")]
+    BadName,
     /// Its name is not UTF-8.
     #[error("{} has a name that is not UTF-8", path.display())]
     NotUtf8 {
@@ -168,6 +179,34 @@ impl WorkFolders {
             file::add(&self.file, &shorten(&found, &home)?)?;
         }
         Ok(found)
+    }
+
+    /// Where a root leads, there or not.
+    #[must_use]
+    pub fn full(&self, root: &Root) -> PathBuf {
+        expand(Path::new(&root.written), &self.home)
+    }
+
+    /// Makes these the roots and no others. One that does not exist yet may be among them.
+    ///
+    /// # Errors
+    /// [`FolderError`]; the file is then as before.
+    pub fn set(&self, roots: &[String]) -> Result<(), FolderError> {
+        let home = canonical(&self.home);
+        for root in roots {
+            let path = expand(Path::new(root), &self.home);
+            if !path.is_absolute() {
+                return Err(FolderError::NotAbsolute { path });
+            }
+            let found = canonical(&path);
+            if found != home {
+                self.check_shown(&found)?;
+            }
+            if found.exists() && !found.is_dir() {
+                return Err(FolderError::NotADirectory { path });
+            }
+        }
+        file::set(&self.file, roots)
     }
 
     /// Removes a root, given as it is written or by where it leads; says whether it was there.

@@ -5,7 +5,7 @@
 mod prepare;
 mod resolve;
 
-use handler_types::{AgentId, SandboxId, SessionId};
+use handler_types::{AgentId, ProjectId, SandboxId, SessionId};
 use std::path::{Path, PathBuf};
 
 pub use prepare::PrepareError;
@@ -137,6 +137,18 @@ impl Layout {
     #[must_use]
     pub fn agent_states_dir(&self) -> PathBuf {
         self.data.join("agent-state")
+    }
+
+    /// A project's own caches: a folder each.
+    #[must_use]
+    pub fn project_caches_dir(&self, id: &ProjectId) -> PathBuf {
+        self.caches_dir().join(id.as_str())
+    }
+
+    /// The folder of those of all projects.
+    #[must_use]
+    pub fn caches_dir(&self) -> PathBuf {
+        self.data.join("caches")
     }
 
     /// Folders of forks.

@@ -25,7 +25,9 @@ use handler_base::clock::now_ms;
 use handler_store::StoreError;
 use handler_store::rows::{AgentRow, ProjectRow};
 use handler_types::agent::{AgentRequest, AgentSettings, AgentView};
+use handler_types::egress::AgentEgressEvent;
 use handler_types::event::ServerEvent;
+use handler_types::network::{Enforcement, NetworkPolicy};
 use handler_types::session::StopHow;
 use handler_types::{AgentId, ProblemCode, ProjectId};
 use std::collections::HashSet;
@@ -222,6 +224,37 @@ pub async fn edit_network(app: &Arc<App>, text: &str, edit: Edit) -> ApiResult<A
     save(app, &row, settings, false).await
 }
 
+/// Says whether what is not on its list is refused or only told.
+///
+/// # Errors
+/// As [`edit_network`], under the titles of the contract.
+pub async fn switch(app: &Arc<App>, text: &str, enforcement: Enforcement) -> ApiResult<AgentView> {
+    let row = find_row(app, text).await?;
+    if !matches!(row.settings.network, NetworkPolicy::Filtered { .. }) {
+        let detail = "its network is none or open: there is no list";
+        let title = "egress can only be switched on filtered agents";
+        return Err(ApiError::titled(ProblemCode::Conflict, title, detail));
+    }
+    let edit = Edit::Enforce(enforcement);
+    edit_network(app, row.id.as_str(), edit)
+        .await
+        .map_err(|mut error| {
+            if error.0.code == ProblemCode::BackendFailed {
+                "egress not switched on every connection".clone_into(&mut error.0.title);
+            }
+            error
+        })
+}
+
+/// The last decisions about what its sandboxes asked for.
+///
+/// # Errors
+/// 404.
+pub async fn egress_events(app: &App, text: &str) -> ApiResult<Vec<AgentEgressEvent>> {
+    let row = find_row(app, text).await?;
+    Ok(app.egress_events.of_agent(row.id.as_str()))
+}
+
 /// Writes settings, then puts a changed policy into force.
 async fn save(
     app: &Arc<App>,
@@ -290,6 +323,7 @@ pub(super) async fn clear(app: &Arc<App>, gone: &[AgentId]) -> ApiResult<()> {
             result = Err(error);
         }
         remove_state(app, id).await;
+        app.egress_events.forget_agent(id.as_str());
     }
     result
 }

@@ -89,6 +89,7 @@ async fn conversation(
             shared_state: None,
             labels: BTreeMap::from([("handler.install".to_owned(), descriptor.name.clone())]),
             terminal: None,
+            caches: BTreeMap::new(),
         },
     )
     .await?;

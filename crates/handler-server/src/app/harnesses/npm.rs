@@ -78,7 +78,7 @@ async fn ask_registry(node: &Path, script: &Path, cache: &Path) -> ApiResult<Str
         .arg(script)
         .args(["config", "get", "registry"])
         // Asking must leave nothing in the person's home.
-        .env("npm_config_cache", cache.join("npm"))
+        .env("npm_config_cache", cache.join(".host-npm"))
         .env("npm_config_logs_max", "0")
         .current_dir("/");
     let output = tokio::time::timeout(Duration::from_secs(30), command.output()).await;

@@ -110,6 +110,7 @@ pub(super) async fn harness(
             shared_state: None,
             labels: BTreeMap::from([(LABEL.to_owned(), run.id.to_string())]),
             terminal: None,
+            caches: BTreeMap::new(),
         },
     )
     .await

@@ -87,7 +87,10 @@ async fn make(
         spec: launch.prepared.spec.clone(),
         label: format!("acp-{}", handler_base::random::hex(4)),
     };
+    // Nobody empties its caches before its sandbox is known to have them.
+    let using = app.caches_turn.read().await;
     let made = app.engine.create(args).await;
+    drop(using);
     let view = made.map_err(|error| (None, engine_error(error).0.detail))?;
     audit::made(app, &view).await;
     launch.touch(app).await;

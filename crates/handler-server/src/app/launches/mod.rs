@@ -8,11 +8,11 @@ pub mod connection;
 mod lane;
 pub mod terminal;
 
-use crate::app::agent::{AgentRequest, PreparedAgent, TerminalLaunch, prepare};
+use crate::app::agent::{AgentRequest, PreparedAgent, TerminalLaunch, owner, prepare};
 use crate::app::agents::{self, Use};
 use crate::app::sandboxes::{engine_error, work_folder};
 use crate::app::sessions::{choose, place};
-use crate::app::{network, providers};
+use crate::app::{caches, network, providers};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use handler_types::network::{AllowEntry, NetworkPolicy};
@@ -80,13 +80,16 @@ pub async fn prepared(
         choice.descriptor.name, choice.provider_name
     ));
     let kind = terminal.map_or(CONNECTION, |_| TERMINAL);
+    let place = place(app, choice.descriptor, choice.backend.as_deref())
+        .await
+        .map_err(unusable)?;
+    let owner = owner(app, place.backend(), &request.scope);
+    let caches = caches::for_session(app, Some(&agent.agent), owner).await?;
     let made = prepare(
         app,
         AgentRequest {
             descriptor: choice.descriptor,
-            place: place(app, choice.descriptor, choice.backend.as_deref())
-                .await
-                .map_err(unusable)?,
+            place,
             provider_name: &choice.provider_name,
             provider,
             model: &choice.model,
@@ -96,6 +99,7 @@ pub async fn prepared(
             state_dir: &state,
             shared_state: None,
             labels: labels(&agent.agent, kind),
+            caches,
             terminal: terminal.map(|args| TerminalLaunch {
                 args: args.to_vec(),
                 instructions: agent.instructions.clone(),

@@ -97,7 +97,10 @@ async fn make(
         spec: launch.prepared.spec.clone(),
         label: format!("terminal-{}", handler_base::random::hex(4)),
     };
+    // Nobody empties its caches before its sandbox is known to have them.
+    let using = app.caches_turn.read().await;
     let made = app.engine.create(args).await;
+    drop(using);
     let view = made.map_err(|error| cannot(engine_error(error)))?;
     audit::made(app, &view).await;
     launch.touch(app).await;

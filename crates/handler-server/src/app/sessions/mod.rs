@@ -12,6 +12,7 @@ mod watch;
 
 pub use change::alter;
 pub(crate) use choose::choose;
+pub(crate) use start::AGENT_LABEL;
 pub use start::ensure_running;
 pub(crate) use start::place;
 pub use take_up::{leave, take_up};

@@ -2,9 +2,9 @@
 
 use super::doc::SessionDoc;
 use super::{change, first_prompt, folder, remove_sandboxes, store_error, watch};
-use crate::app::agent::{AgentRequest, GuestAgent, HarnessPlace, PreparedAgent, prepare};
+use crate::app::agent::{AgentRequest, GuestAgent, HarnessPlace, PreparedAgent, owner, prepare};
 use crate::app::sandboxes::engine_error;
-use crate::app::{agents, audit, harnesses, providers};
+use crate::app::{agents, audit, caches, harnesses, providers};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use handler_engine::CreateArgs;
@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// Label that ties a sandbox to its session.
 pub(super) const SESSION_LABEL: &str = "handler.session";
+
+/// Label that ties a sandbox to its session's agent; a connection's has another.
+pub(crate) const AGENT_LABEL: &str = "handler.session-agent";
 
 /// Sandboxes of a session.
 pub(super) fn sandboxes_of(app: &App, id: &SessionId) -> Vec<SandboxId> {
@@ -51,11 +54,18 @@ async fn prepared(
         let states = app.settings.layout.agent_state_dir(agent);
         states.join(format!("{}@{}", row.harness, row.provider))
     });
+    let place = place(app, descriptor, doc.backend.as_deref()).await?;
+    let owner = owner(app, place.backend(), &row.scope);
+    let caches = caches::for_session(app, row.agent.as_ref(), owner).await?;
+    let mut labels = BTreeMap::from([(SESSION_LABEL.to_owned(), row.id.to_string())]);
+    if let Some(agent) = &row.agent {
+        labels.insert(AGENT_LABEL.to_owned(), agent.to_string());
+    }
     let mut prepared = prepare(
         app,
         AgentRequest {
             descriptor,
-            place: place(app, descriptor, doc.backend.as_deref()).await?,
+            place,
             provider_name: &row.provider,
             provider: providers::usable(app, &row.provider)?,
             model: &doc.model,
@@ -64,7 +74,8 @@ async fn prepared(
             scope: &row.scope,
             state_dir: &state_dir,
             shared_state: of_agent.as_deref(),
-            labels: BTreeMap::from([(SESSION_LABEL.to_owned(), row.id.to_string())]),
+            labels,
+            caches,
             terminal: None,
         },
     )
@@ -229,6 +240,8 @@ async fn save(app: &App, id: &SessionId, state: SessionState, doc: &SessionDoc) 
 }
 
 async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiResult<SessionHandle> {
+    // Nobody empties its caches before its sandbox is known to have them.
+    let using = app.caches_turn.read().await;
     let (agent, permissions) = prepared(app, row, doc).await?;
     doc.permissions = permissions;
     save(app, &row.id, SessionState::Starting, doc).await?;
@@ -237,6 +250,7 @@ async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiRes
         label: row.id.to_string(),
     };
     let sandbox = app.engine.create(args).await.map_err(engine_error)?;
+    drop(using);
     audit::made(app, &sandbox).await;
     doc.sandbox = Some(sandbox.id.clone());
     doc.error = None;

@@ -167,9 +167,44 @@ async fn an_agents_list_changes_in_its_running_session_and_it_takes_them_along_w
     let records = stage.client().audit(&Default::default()).await?.records;
     let told = |record: &&handler_types::audit::AuditRecord| matches!(&record.what, AuditWhat::Policy { change } if change.agent.as_ref() == Some(&agent.id));
     ensure!(records.iter().filter(told).count() == 2, "{records:#?}");
+    events(&stage, &agent, &viewer.id, &host).await?;
 
     removed(&stage, &agent, &viewer.id).await?;
     stage.world.assert_clean(LONG).await
+}
+
+/// What its sandboxes asked for is told of the agent, and its list is switched.
+async fn events(stage: &Stage, agent: &AgentView, session: &str, host: &str) -> anyhow::Result<()> {
+    let told = stage.client().agent_egress(agent.id.as_str()).await?;
+    let of_host: Vec<&str> = told
+        .iter()
+        .filter(|event| event.host == host && event.connection == session)
+        .map(|event| event.decision.as_str())
+        .collect();
+    ensure!(
+        of_host.first() == Some(&"denied") && of_host.contains(&"allowed"),
+        "{told:#?}"
+    );
+    ensure!(
+        told.iter()
+            .any(|event| event.decision.as_str() == "injected" && event.secret.is_some())
+    );
+    let shown = ok(stage, &stage.project, &["agent", "network", "Dev"]).await?;
+    ensure!(shown.contains(host) && shown.contains("denied"), "{shown}");
+    let said = ok(
+        stage,
+        &stage.project,
+        &["agent", "network", "Dev", "log-only"],
+    )
+    .await?;
+    ensure!(said.contains("log-only"), "{said}");
+    ok(
+        stage,
+        &stage.project,
+        &["agent", "network", "Dev", "enforce"],
+    )
+    .await?;
+    Ok(())
 }
 
 /// The session stops, stays readable with its folder, and cannot go on.
