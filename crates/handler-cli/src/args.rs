@@ -22,8 +22,10 @@ use crate::commands::{
     sandbox::SandboxAction,
     secret::SecretAction,
     session::SessionAction,
+    setup::SetupArgs,
     ssh::SshArgs,
     terminal::ShellArgs,
+    uninstall::UninstallArgs,
     widen::NetworkAction,
 };
 use clap::{Args, Parser, Subcommand};
@@ -139,6 +141,10 @@ pub enum Command {
         #[arg(long, short)]
         verbose: bool,
     },
+    /// Get this machine ready: checks, the daemon as a service, a work folder, agent programs
+    Setup(SetupArgs),
+    /// Take Handler off this machine: sandboxes, service and daemon; with --purge what it keeps as well
+    Uninstall(UninstallArgs),
     /// Say whether the daemon runs and what it holds
     Status,
     /// Start and stop the daemon
@@ -276,6 +282,10 @@ pub enum Action {
         verbose: bool,
     },
     /// As in [`Command`].
+    Setup(SetupArgs),
+    /// As in [`Command`].
+    Uninstall(UninstallArgs),
+    /// As in [`Command`].
     Status,
     /// As in [`Command`].
     Daemon(DaemonAction),
@@ -349,6 +359,8 @@ impl Command {
             Self::Knowledge(action) => Action::Knowledge(action),
             Self::Cache(action) => Action::Cache(action),
             Self::Doctor { verbose } => Action::Doctor { verbose },
+            Self::Setup(args) => Action::Setup(args),
+            Self::Uninstall(args) => Action::Uninstall(args),
             Self::Status => Action::Status,
             Self::Daemon(action) => Action::Daemon(action),
             Self::Completions { shell } => Action::Completions(shell),

@@ -17,6 +17,10 @@ pub struct Context {
     pub token_file: PathBuf,
     /// The daemon's log.
     pub daemon_log: PathBuf,
+    /// The filter's Unix socket.
+    pub filter_socket: PathBuf,
+    /// Folders that are Handler's alone: settings, state, data, caches, sockets.
+    pub own_folders: Vec<PathBuf>,
     /// This program.
     pub program: PathBuf,
 }

@@ -75,6 +75,8 @@ fn context(out: Out) -> anyhow::Result<Context> {
         endpoint,
         token_file: layout.token_file(),
         daemon_log: layout.daemon_log(),
+        filter_socket: layout.egress_control(),
+        own_folders: layout.own_dirs().map(std::path::Path::to_owned).into(),
         program: std::env::current_exe()?,
     })
 }

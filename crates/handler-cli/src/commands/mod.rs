@@ -39,11 +39,14 @@ mod raw;
 pub mod run;
 pub mod sandbox;
 pub mod secret;
+mod service;
 pub mod session;
 pub mod session_texts;
+pub mod setup;
 pub mod ssh;
 pub mod status;
 pub mod terminal;
+pub mod uninstall;
 mod watch_terminal;
 pub mod widen;
 
@@ -88,6 +91,8 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::Cache(action) => cache::run(action, context).await,
         Action::Doctor { verbose } => doctor::run(verbose, context).await,
         Action::Status => status::run(context).await,
+        Action::Setup(args) => setup::run(args, context).await,
+        Action::Uninstall(args) => uninstall::run(args, context).await,
         Action::Daemon(action) => daemon::run(action, context).await,
         Action::Completions(shell) => manual::completions(shell, context),
         Action::Man(folder) => manual::pages(&folder, context),

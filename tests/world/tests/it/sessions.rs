@@ -4,6 +4,7 @@ mod alone;
 mod asked;
 mod by_hand;
 mod crash;
+mod day;
 mod ends;
 mod log;
 mod lost;
