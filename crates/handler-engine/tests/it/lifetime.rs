@@ -177,10 +177,12 @@ async fn who_is_idle_rests_and_is_woken_once_for_all_who_ask_at_the_same_time() 
         // Why it rests is remembered by the next daemon.
         engine.crash().await;
         let engine = world.engine().await;
-        let asks = (0..20).map(|_| engine.awake_guest(&view.id));
-        for guest in futures::future::join_all(asks).await {
-            guest.expect("woken").stats().await.expect("answers");
-        }
+        // Each asks at once when it is woken: a second later it rests again.
+        let asks = (0..20).map(|_| async {
+            let guest = engine.awake_guest(&view.id).await.expect("woken");
+            guest.stats().await.expect("answers");
+        });
+        futures::future::join_all(asks).await;
         let starts = if action == IdleAction::Stop { 2 } else { 1 };
         assert_eq!(world.driver.starts(&view.id), starts, "{action:?}");
         reaches(&engine, &view.id, rest).await;

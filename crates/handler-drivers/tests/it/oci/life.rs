@@ -3,6 +3,7 @@
 use super::world::worlds;
 use crate::world::LIMIT;
 use handler_engine::driver::{Driver, DriverError};
+use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn a_stopped_sandbox_starts_again_with_its_home_and_another_guest() {
@@ -59,8 +60,17 @@ async fn what_a_container_printed_is_its_log() {
         let printed = "for i in 1 2 3; do echo line $i >/proc/1/fd/2; done";
         sandbox.out(printed).await;
         let id = &sandbox.plan.id;
-        let last = world.driver.log(id, &sandbox.instance, 2).await;
-        assert_eq!(last.expect("a log"), ["line 2", "line 3"]);
+        // The engine's monitor writes the log when it comes to it.
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let last = world.driver.log(id, &sandbox.instance, 2).await;
+            let last = last.expect("a log");
+            if last == ["line 2", "line 3"] {
+                break;
+            }
+            assert!(Instant::now() < until, "{last:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         sandbox.destroy().await;
     }
 }
