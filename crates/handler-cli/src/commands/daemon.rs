@@ -102,6 +102,10 @@ async fn answers(mut child: Option<Child>, from: u64, context: &Context) -> Outc
             context
                 .out
                 .note(format!("the daemon runs (process {})", health.pid));
+            // It is ours until we end: when it ends before, it must not look as if it were still there.
+            if let Some(mut child) = child {
+                std::thread::spawn(move || child.wait());
+            }
             return Ok(0);
         }
         let has_ended = match &mut child {

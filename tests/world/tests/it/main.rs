@@ -35,6 +35,7 @@ mod sandboxes;
 mod search;
 mod secrets;
 mod sessions;
+mod setup;
 mod ssh;
 mod support;
 mod surroundings;
