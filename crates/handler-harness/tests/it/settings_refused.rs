@@ -135,10 +135,6 @@ fn what_a_harness_cannot_be_given_is_refused() {
             "the instructions are longer than 256 KiB or hold a NUL character; shorten them",
         ),
         (
-            refused("pi", |i| i.terminal = Some(Vec::new())),
-            "pi has no terminal program here; run it as a session",
-        ),
-        (
             refused("codex", |i| i.terminal = Some(Vec::new())),
             "Codex has no terminal program here; run it as a session",
         ),

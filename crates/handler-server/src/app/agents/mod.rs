@@ -72,7 +72,7 @@ pub async fn find(app: &App, text: &str) -> ApiResult<AgentView> {
     view::one(app, row).await
 }
 
-pub(super) async fn find_row(app: &App, text: &str) -> ApiResult<AgentRow> {
+pub(in crate::app) async fn find_row(app: &App, text: &str) -> ApiResult<AgentRow> {
     let rows = app.store.agents().all().await.map_err(row_error)?;
     let projects = app.store.projects().all().await.map_err(row_error)?;
     pick(&rows, &projects, text)

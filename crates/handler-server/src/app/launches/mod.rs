@@ -67,7 +67,7 @@ pub async fn prepared(
     wanted: &Wanted,
     terminal: Option<&[String]>,
 ) -> ApiResult<Launch> {
-    let row = agents::find(app, text).await.map_err(not_found)?;
+    let row = agents::find_row(app, text).await.map_err(not_found)?;
     let (mut request, agent) = filled(app, &row.id, wanted).await?;
     request.scope = work_folder(app, &request.scope)?;
     let choice = choose(app, &request).await.map_err(unusable)?;
@@ -106,7 +106,10 @@ pub async fn prepared(
             }),
         },
     );
-    let mut prepared = made.await.map_err(unusable)?;
+    let mut prepared = made.await.map_err(|error| match terminal {
+        None => unusable(error),
+        Some(_) => cannot(error),
+    })?;
     extras.put_into(&mut prepared.spec)?;
     note_needs(&mut prepared, &network);
     Ok(Launch {
@@ -178,6 +181,18 @@ fn unusable(error: ApiError) -> ApiError {
             ApiError::titled(ProblemCode::Invalid, UNUSABLE, error.0.detail)
         }
         _ => error,
+    }
+}
+
+/// Contract D.16: the model is usable, and the terminal cannot be had with it all the same.
+fn cannot(error: ApiError) -> ApiError {
+    match error.0.code {
+        ProblemCode::Internal | ProblemCode::NoSpace | ProblemCode::TooMany => error,
+        _ => ApiError::titled(
+            ProblemCode::Conflict,
+            "the terminal cannot start",
+            error.0.detail,
+        ),
     }
 }
 
@@ -256,5 +271,31 @@ impl Launch {
     /// Says that the agent is used now.
     async fn touch(&self, app: &App) {
         agents::touch(app, &self.agent).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(error: ApiError) -> (u16, String) {
+        (error.0.status, error.0.title)
+    }
+
+    #[test]
+    fn what_makes_a_model_unusable_is_a_400_and_a_terminal_that_cannot_start_a_409() {
+        use ProblemCode::{Conflict, Internal, Invalid, NoSpace, NotConfigured};
+        for (given, of_model, of_terminal) in [
+            (Invalid, 400, 409),
+            (NotConfigured, 400, 409),
+            (Conflict, 409, 409),
+            (NoSpace, 507, 507),
+            (Internal, 500, 500),
+        ] {
+            let model = code(unusable(ApiError::new(given, "why")));
+            let terminal = code(cannot(ApiError::new(given, "why")));
+            assert_eq!((model.0, terminal.0), (of_model, of_terminal), "{given:?}");
+            assert_eq!(model.1 == UNUSABLE, of_model == 400, "{given:?}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! The terminal is one like every other of a sandbox, so it outlives the daemon; its client attaches to it, and comes
 //! back to it by itself. It closes when its program ends or when nobody has been attached for [`LINGER`].
 
-use super::{AGENT_LABEL, Launch, Wanted, prepared};
+use super::{AGENT_LABEL, Launch, Wanted, cannot, prepared};
 use crate::app::sandboxes::engine_error;
 use crate::app::terminals;
 use crate::app::{agents, audit};
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 /// How long nobody may be attached. Longer than a client tries to come back to a daemon that was away.
 const LINGER: Duration = Duration::from_secs(75);
-/// How long those attached may take to hear how the program ended.
+/// How long clients may take to come and hear how the program ended.
 const HEARD: Duration = Duration::from_secs(10);
 /// How often is looked.
 const TICK: Duration = Duration::from_millis(250);
@@ -78,14 +78,6 @@ fn check(request: &TerminalStart) -> ApiResult<()> {
         return Err(ApiError::new(ProblemCode::Invalid, detail));
     }
     Ok(())
-}
-
-fn cannot(error: ApiError) -> ApiError {
-    ApiError::titled(
-        ProblemCode::Conflict,
-        "the terminal cannot start",
-        error.0.detail,
-    )
 }
 
 async fn make(
@@ -167,6 +159,8 @@ fn watch(app: &Arc<App>, sandbox: SandboxId, terminal: TerminalNumber) {
 async fn closes(app: &Arc<App>, sandbox: &SandboxId, terminal: TerminalNumber) -> bool {
     let mut alone_since = Instant::now();
     let mut ended_at = None;
+    // Its client comes only after the start, and may find a program that has ended.
+    let mut was_seen = false;
     loop {
         tokio::select! {
             () = app.shutdown.cancelled() => return false,
@@ -178,11 +172,11 @@ async fn closes(app: &Arc<App>, sandbox: &SandboxId, terminal: TerminalNumber) -
         let view = hub.view();
         let now = Instant::now();
         if view.viewers > 0 {
-            alone_since = now;
+            (alone_since, was_seen) = (now, true);
         }
         if view.state == TerminalState::Ended {
             let since = *ended_at.get_or_insert(now);
-            if view.viewers == 0 && now - alone_since >= TICK || now - since >= HEARD {
+            if was_seen && view.viewers == 0 || now - since >= HEARD {
                 return true;
             }
         } else if now - alone_since >= LINGER {

@@ -5,6 +5,8 @@ import json, os, signal, sys
 if "--cli" in sys.argv:
     size = os.get_terminal_size()
     print("terminal", os.environ.get("TERM"), f"{size.columns}x{size.lines}", *sys.argv[2:], flush=True)
+    if "--at-once" in sys.argv:
+        sys.exit(int(sys.argv[-1]))
     signal.signal(signal.SIGWINCH, lambda *_: print("resized", *os.get_terminal_size(), flush=True))
     signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
     for line in iter(sys.stdin.readline, ""):

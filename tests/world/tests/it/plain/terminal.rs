@@ -29,6 +29,10 @@ async fn a_programs_own_terminal_is_a_persons_own() -> anyhow::Result<()> {
     tty.until("interrupted").await?;
     tty.type_in("exit 9\r")?;
     ensure!(tty.ended().await? == 9, "the program's own code");
+    // One that is over before anybody could attach: its words and its code are heard all the same.
+    let mut tty = world.on_tty(&["terminal", "Dev", "--", "--at-once", "5"], (80, 24))?;
+    ensure!(tty.ended().await? == 5, "{}", tty.text());
+    ensure!(tty.text().contains("--at-once 5"), "{}", tty.text());
     plain.no_sandbox().await?;
     world.assert_clean(LONG).await
 }
