@@ -96,7 +96,7 @@ pub async fn run(action: KnowledgeAction, context: &Context) -> Outcome {
         KnowledgeAction::Read { path } => {
             let note = client.knowledge_note(&path).await?;
             out.show(&note, |out, note| {
-                out.line(note.text.trim_end_matches('\n'))
+                out.line(note.text.trim_end_matches('\n'));
             });
         }
     }

@@ -14,7 +14,7 @@ use handler_client::Client;
 use handler_types::agent::{AgentRequest, AgentView, ModelAccess};
 use handler_types::network::{Enforcement, NetworkPolicy};
 use handler_types::session::CreateSession;
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 /// Options that say how an agent runs.
 #[derive(Debug, Clone, Default, Args)]
@@ -255,10 +255,12 @@ fn agrees(what: &str, context: &Context) -> bool {
     if context.out.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return false;
     }
-    eprint!("{what}\nSave this to the agent? [y/N] ");
+    let question = format!("{what}\nSave this to the agent? [y/N] ");
     let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+    let asked = std::io::stderr()
+        .write_all(question.as_bytes())
+        .and_then(|()| std::io::stdin().lock().read_line(&mut answer));
+    asked.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 /// The policy with what the flags add; none: it is so already.
