@@ -1,6 +1,7 @@
 //! Flags as typed. The doc comments are the help texts.
 
 use crate::commands::{
+    account::AccountAction,
     acp::AcpArgs,
     agent::AgentAction,
     agent_terminal::TerminalArgs,
@@ -8,6 +9,7 @@ use crate::commands::{
     audit::AuditArgs,
     build::BuildAction,
     cache::CacheAction,
+    context::ContextAction,
     daemon::DaemonAction,
     folder::FolderAction,
     fork::ForkAction,
@@ -103,6 +105,12 @@ pub enum Command {
     /// Keep small files that are put into sandboxes
     #[command(subcommand)]
     QuickFile(QuickFileAction),
+    /// Keep subscriptions that agent programs log in with
+    #[command(subcommand)]
+    Account(AccountAction),
+    /// Say what projects are for: work, home, a client
+    #[command(subcommand)]
+    Context(ContextAction),
     /// Say where models are
     #[command(subcommand)]
     Provider(ProviderAction),
@@ -255,6 +263,10 @@ pub enum Action {
     /// As in [`Command`].
     QuickFile(QuickFileAction),
     /// As in [`Command`].
+    Account(AccountAction),
+    /// As in [`Command`].
+    Context(ContextAction),
+    /// As in [`Command`].
     Provider(ProviderAction),
     /// As in [`Command`].
     Secret(SecretAction),
@@ -347,6 +359,8 @@ impl Command {
             Self::SshProxy { sandbox } => Action::SshProxy(sandbox),
             Self::Preset(action) => Action::Preset(action),
             Self::QuickFile(action) => Action::QuickFile(action),
+            Self::Account(action) => Action::Account(action),
+            Self::Context(action) => Action::Context(action),
             Self::Provider(action) => Action::Provider(action),
             Self::Secret(action) => Action::Secret(action),
             Self::Login(action) => Action::Login(action),

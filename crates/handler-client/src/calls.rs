@@ -2,6 +2,7 @@
 
 use crate::error::ClientError;
 use crate::transport::{Client, encode};
+use handler_types::account::{AccountLoginRequest, AccountRequest, AccountView};
 use handler_types::agent::{AgentPatch, AgentRequest, AgentView};
 use handler_types::agent_terminal::{TerminalStart, TerminalStarted};
 use handler_types::api::{
@@ -15,6 +16,7 @@ use handler_types::build::{
     BuildRequest, BuildView, ImageUpdates, ImageUpdatesRequest, PullRequest, TagRequest,
 };
 use handler_types::cache::{CacheSizes, CachesInfo, CachesRequest};
+use handler_types::context::{ContextRequest, ContextView};
 use handler_types::egress::{AgentEgressEvent, EgressEvent};
 use handler_types::folder::{
     CreateDirectoryRequest, DirectoryListing, WorkFoldersInfo, WorkFoldersRequest,
@@ -268,12 +270,35 @@ calls! {
     /// Removes a session with its log.
     delete_session(id: &str) => DELETE "/v1/sessions/{id}" => ();
 
+    /// Accounts.
+    accounts() => GET "/v1/accounts" => Vec<AccountView>;
+    /// Makes an account.
+    create_account() body request: AccountRequest => POST "/v1/accounts" => AccountView;
+    /// Says something else of an account, whole; its login stays.
+    put_account(name: &str) body request: AccountRequest => PUT "/v1/accounts/{name}" => AccountView;
+    /// Removes an account with its login.
+    delete_account(name: &str) => DELETE "/v1/accounts/{name}" => ();
+    /// Gives an account its login.
+    log_in(name: &str) body request: AccountLoginRequest => PUT "/v1/accounts/{name}/login" => AccountView;
+    /// Takes an account's login away.
+    log_out(name: &str) => DELETE "/v1/accounts/{name}/login" => AccountView;
+    /// Contexts.
+    contexts() => GET "/v1/contexts" => Vec<ContextView>;
+    /// Makes a context.
+    create_context() body request: ContextRequest => POST "/v1/contexts" => ContextView;
+    /// Gives a context another colour.
+    put_context(name: &str) body request: ContextRequest => PUT "/v1/contexts/{name}" => ContextView;
+    /// Removes a context.
+    delete_context(name: &str) => DELETE "/v1/contexts/{name}" => ();
+
     /// Providers.
     providers() => GET "/v1/providers" => Vec<ProviderView>;
     /// Templates for providers.
     provider_templates() => GET "/v1/provider-templates" => Vec<ProviderTemplate>;
     /// Adds a provider.
     add_provider() body request: ProviderRequest => POST "/v1/providers" => ProviderView;
+    /// Says something else of a provider, whole.
+    put_provider(name: &str) body request: ProviderRequest => PUT "/v1/providers/{name}" => ProviderView;
     /// Removes a provider and its stored key.
     delete_provider(name: &str) => DELETE "/v1/providers/{name}" => ();
 

@@ -20,6 +20,8 @@ use handler_drivers::oci::{Flavour, OciConfig, OciDriver, OciSource};
 use handler_engine::StoreRows;
 use handler_engine::egress::{EgressLink, EgressLinkConfig};
 use handler_engine::{Engine, EngineConfig, EngineTiming, SandboxChange};
+use handler_store::accounts::AccountFiles;
+use handler_store::contexts::ContextsFile;
 use handler_store::db::Store;
 use handler_store::folders::WorkFolders;
 use handler_store::knowledge::Knowledge;
@@ -118,6 +120,8 @@ async fn compose(
     let audit = Audit::start(&layout, redaction(), egress.subscribe(0));
     let observe = Observe::new(&layout, redaction(), egress.clone(), scrape_token);
     let app = Arc::new(App {
+        accounts: AccountFiles::new(layout.accounts_dir()),
+        contexts: ContextsFile::new(layout.contexts_file()),
         providers: ProviderFiles::new(layout.providers_dir()),
         knowledge: Knowledge::new(
             layout.knowledge_file(),

@@ -14,6 +14,8 @@ use crate::config::Settings;
 use crate::events::EventHub;
 use crate::http::preview::Connections;
 use handler_engine::Engine;
+use handler_store::accounts::AccountFiles;
+use handler_store::contexts::ContextsFile;
 use handler_store::db::Store;
 use handler_store::folders::WorkFolders;
 use handler_store::knowledge::Knowledge;
@@ -33,6 +35,10 @@ pub struct App {
     pub secrets: SecretStore,
     /// Logins.
     pub logins: crate::app::logins::Logins,
+    /// Account files.
+    pub accounts: AccountFiles,
+    /// Contexts.
+    pub contexts: ContextsFile,
     /// Provider files.
     pub providers: ProviderFiles,
     /// Work folders.

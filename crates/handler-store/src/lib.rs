@@ -4,8 +4,10 @@
 //! This is the only room that opens the database or a secret value. It knows nothing of lifecycles,
 //! conversations or backends: it stores what its callers decided.
 
+pub mod accounts;
 pub mod audit;
 pub mod caches;
+pub mod contexts;
 pub mod db;
 pub mod folders;
 pub mod knowledge;
@@ -16,6 +18,7 @@ pub mod named;
 pub mod paths;
 pub mod providers;
 pub mod redact;
+mod reference;
 pub mod rows;
 pub mod secrets;
 mod strict;

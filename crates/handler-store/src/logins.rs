@@ -29,6 +29,9 @@ pub struct Login {
     /// Where its tokens are given to when a sandbox names no hosts.
     #[serde(default)]
     pub hosts: Vec<AllowEntry>,
+    /// When its file was given last, milliseconds since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_ms: Option<i64>,
     /// When a sandbox's request renewed it last, milliseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewed_ms: Option<i64>,
@@ -227,6 +230,7 @@ mod tests {
         Login {
             file: Zeroizing::new(format!("{{\"token\":\"{value}\"}}")),
             hosts: vec!["a.com:443".parse().expect("entry")],
+            given_ms: None,
             renewed_ms: None,
             grants: BTreeMap::from([("g1".to_owned(), vec![one])]),
         }

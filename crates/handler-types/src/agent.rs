@@ -12,19 +12,71 @@ pub const MAX_INSTRUCTIONS: usize = 20_000;
 /// Most models of an agent.
 pub const MAX_MODELS: usize = 20;
 
-/// What an agent runs as: a harness on a provider, with one of its models.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What an agent runs as: a harness on an account or a provider (exactly one), with a model.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelAccess {
-    /// Harness name (default: the first of the catalogue that can use the provider; written down when it is saved).
+    /// Harness name (default: the account's, or the first of the catalogue that can use the provider; written down
+    /// when it is saved).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub harness: Option<String>,
+    /// Account name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// Provider name.
-    pub provider: String,
-    /// One of the provider's models (default: its first; written down when it is saved).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// One of the provider's models (default: its first; written down when it is saved); on an account any that the
+    /// program knows (default: its own choice).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+}
+
+/// Where model calls go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Through<'a> {
+    /// An account, by name.
+    Account(&'a str),
+    /// A provider, by name.
+    Provider(&'a str),
+}
+
+impl<'a> Through<'a> {
+    /// What is named; none when both or neither are.
+    #[must_use]
+    pub fn of(account: Option<&'a str>, provider: Option<&'a str>) -> Option<Self> {
+        match (account, provider) {
+            (Some(account), None) => Some(Self::Account(account)),
+            (None, Some(provider)) => Some(Self::Provider(provider)),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'a str {
+        match self {
+            Self::Account(name) | Self::Provider(name) => name,
+        }
+    }
+}
+
+impl std::fmt::Display for Through<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Account(name) => write!(f, "account {name}"),
+            Self::Provider(name) => write!(f, "provider {name}"),
+        }
+    }
+}
+
+impl ModelAccess {
+    /// Where its calls go through; none when both or neither are named.
+    #[must_use]
+    pub fn through(&self) -> Option<Through<'_>> {
+        Through::of(self.account.as_deref(), self.provider.as_deref())
+    }
 }
 
 /// A host that a model or a setting of an agent needs, and what needs it (contract E4).
@@ -46,9 +98,14 @@ pub struct RequiredHost {
 pub struct AgentModel {
     /// Harness name.
     pub harness: String,
+    /// Account name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// Provider name.
-    pub provider: String,
-    /// Model id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Model id; absent: the program's own choice (on an account only).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
     /// Why no session can start with it now, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,8 +268,9 @@ impl From<AgentView> for AgentRequest {
     fn from(view: AgentView) -> Self {
         let models = view.models.into_iter().map(|model| ModelAccess {
             harness: Some(model.harness),
+            account: model.account,
             provider: model.provider,
-            model: Some(model.model),
+            model: Some(model.model).filter(|model| !model.is_empty()),
         });
         Self {
             models: models.collect(),

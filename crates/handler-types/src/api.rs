@@ -1,8 +1,9 @@
 //! Request and response bodies of `/v1` that are not views of a resource.
 
 use crate::guest::{Exit, FileEntry, Stream, TtySize};
+use crate::id::AgentId;
 use crate::network::NetworkPolicy;
-use crate::provider::{Protocol, ProviderModel};
+use crate::provider::{Protocol, ProviderFilesOf, ProviderModel};
 pub use crate::terminal::CreateTerminal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -333,7 +334,7 @@ pub struct NetworkUpdate {
     pub network: NetworkPolicy,
 }
 
-/// `POST /v1/providers`.
+/// `POST /v1/providers`, and `PUT /v1/providers/{name}` (whole; its key stays unless it is said).
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -356,6 +357,15 @@ pub struct ProviderRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(write_only))]
     pub key: Option<String>,
+    /// Take its key away: it needs none any more.
+    #[serde(default)]
+    pub remove_key: bool,
+    /// Config files for some harness: harness → slot → `{file}`, `{env}` or `{content}` (absent: those it has).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<ProviderFilesOf>,
+    /// The contexts it may be used in, or `any`; none: only projects without a context.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contexts: Vec<String>,
 }
 
 /// A provider as the API shows it: never with its key.
@@ -382,6 +392,15 @@ pub struct ProviderView {
     pub problems: Vec<String>,
     /// Harnesses that can use it.
     pub harnesses: Vec<String>,
+    /// Its config files for harnesses: harness → slot → where its content comes from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: ProviderFilesOf,
+    /// The contexts it may be used in, or `any`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contexts: Vec<String>,
+    /// The agents that list it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentId>,
 }
 
 /// A template for a provider.
@@ -478,6 +497,9 @@ pub struct HarnessView {
     pub protocols: Vec<Protocol>,
     /// Permission modes it can honour.
     pub permissions: Vec<crate::harness::PermissionMode>,
+    /// How an account of it is logged in; absent: it runs on providers only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<crate::account::LoginHow>,
     /// `installed`, `missing`, `installing`, `failed`.
     pub status: String,
     /// What is installed, one line.

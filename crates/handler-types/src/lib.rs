@@ -3,12 +3,14 @@
 //! Nothing here does I/O, reads a clock or draws randomness. Wire JSON is camelCase; absent is used
 //! instead of `null`. The `openapi` feature adds schemas for the HTTP description.
 
+pub mod account;
 pub mod agent;
 pub mod agent_terminal;
 pub mod api;
 pub mod audit;
 pub mod build;
 pub mod cache;
+pub mod context;
 pub mod egress;
 pub mod event;
 pub mod folder;

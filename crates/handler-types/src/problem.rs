@@ -25,6 +25,8 @@ pub enum ProblemCode {
     TooLarge,
     /// The backend cannot enforce what was asked (422).
     Unenforceable,
+    /// A login cannot be taken: it is no token, or no credential file, of that program (422).
+    LoginRefused,
     /// This host cannot run it: `handler doctor` says why (424).
     HostNotReady,
     /// A secret, provider or harness that is needed is missing or incomplete (424).
@@ -57,7 +59,7 @@ impl ProblemCode {
             Self::NotFound => 404,
             Self::Conflict | Self::Ambiguous | Self::RisksNotConfirmed => 409,
             Self::TooLarge => 413,
-            Self::Unenforceable => 422,
+            Self::Unenforceable | Self::LoginRefused => 422,
             Self::HostNotReady | Self::NotConfigured => 424,
             Self::BackendFailed => 502,
             Self::NoSpace => 507,
@@ -81,6 +83,7 @@ impl ProblemCode {
             Self::Ambiguous => "ambiguous",
             Self::TooLarge => "too large",
             Self::Unenforceable => "cannot be enforced",
+            Self::LoginRefused => "login refused",
             Self::HostNotReady => "this host cannot run sandboxes",
             Self::NotConfigured => "not configured",
             Self::BackendFailed => "the backend failed",

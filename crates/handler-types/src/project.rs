@@ -37,6 +37,9 @@ pub struct ProjectSettings {
     /// Whose caches its agents use.
     #[serde(default)]
     pub caches: CachesChoice,
+    /// Its context: only accounts and providers made for it, or for any, run in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
 }
 
 /// `POST /v1/projects`.
@@ -55,6 +58,9 @@ pub struct CreateProject {
     /// Whose caches its agents use.
     #[serde(default)]
     pub caches: CachesChoice,
+    /// Its context: only accounts and providers made for it, or for any, run in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
     /// Its first agents, made with it or not at all; at most 50.
     #[serde(default)]
     pub agents: Vec<AgentRequest>,
@@ -79,6 +85,9 @@ pub struct ProjectView {
     pub default_agent: Option<AgentId>,
     /// Whose caches its agents use.
     pub caches: CachesChoice,
+    /// Its context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
     /// Its agents: the default one first, then by name.
     pub agents: Vec<AgentView>,
     /// Why no session can start in it now, e.g. its folder is gone.

@@ -39,6 +39,28 @@ pub struct Provider {
     pub api_key: Option<SecretRef>,
     /// At least one, with unique ids.
     pub models: Vec<ProviderModel>,
+    /// Config files for some harness: harness → its config file slot → where its content comes from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: ProviderFilesOf,
+    /// The contexts it may be used in, or `any`; none: only projects without a context.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contexts: Vec<String>,
+}
+
+/// Harness → config file slot → where its content comes from.
+pub type ProviderFilesOf = BTreeMap<String, BTreeMap<String, FileSource>>;
+
+/// Where the content of a whole config file comes from; exactly one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum FileSource {
+    /// A host file, at most 1 MiB.
+    File(String),
+    /// A variable of the daemon's environment.
+    Env(String),
+    /// Written here.
+    Content(String),
 }
 
 /// A model of a provider.

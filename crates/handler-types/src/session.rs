@@ -35,9 +35,14 @@ pub struct SessionView {
     pub project_id: Option<ProjectId>,
     /// Harness name.
     pub harness: String,
+    /// Account name: its model calls go through it, or through `provider`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// Provider name.
-    pub provider: String,
-    /// Model id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Model id; absent: the program's own choice (on an account only).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
     /// Project folder.
     pub scope: String,
@@ -92,8 +97,8 @@ pub struct SessionView {
 
 /// `POST /v1/sessions`.
 ///
-/// With an agent, its settings count: harness, provider and model choose among its models, and what else is
-/// said must be what the agent has.
+/// With an agent, its settings count: harness, account, provider and model choose among its models, an account or a
+/// provider that it does not list is used for this session only, and what else is said must be what the agent has.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -108,10 +113,13 @@ pub struct CreateSession {
     /// Harness (default: the first of the catalogue that is installed and can use the provider).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub harness: Option<String>,
+    /// Account, instead of a provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// Provider (default: the only one that fits).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Model (default: the provider's first).
+    /// Model (default: the provider's first; on an account the program's own choice).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// How free the agent is.

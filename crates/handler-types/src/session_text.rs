@@ -89,7 +89,9 @@ pub enum SumBy {
     Scope,
     /// Each agent program.
     Harness,
-    /// Each provider.
+    /// Each account; an empty key: sessions on providers.
+    Account,
+    /// Each provider; an empty key: sessions on accounts.
     Provider,
     /// Each model.
     Model,

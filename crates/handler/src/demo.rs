@@ -44,6 +44,8 @@ async fn demo(args: DemoArgs, context: &Context) -> Result<u8, Failure> {
         ..Default::default()
     })
     .map_err(|e| Failure::local("cannot start the scripted model", e))?;
+    // One that a demo left that broke off.
+    client.delete_provider(PROVIDER).await.ok();
     client.add_provider(&provider(&model, &key)).await?;
     let folder = folder(args.folder)?;
     let outcome = session(&client, &args.harness, &folder, &model, &key, context).await;
@@ -88,7 +90,7 @@ fn provider(model: &ScriptedModel, key: &str) -> ProviderRequest {
             ..Default::default()
         }],
         key: Some(key.to_owned()),
-        template: None,
+        ..Default::default()
     }
 }
 

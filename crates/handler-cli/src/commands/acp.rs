@@ -9,8 +9,8 @@ use clap::Args;
 /// `handler acp`.
 #[derive(Debug, Args)]
 pub struct AcpArgs {
-    /// The agent, or a provider for the project's agent (default: that of the project the editor's folder is in)
-    #[arg(value_name = "AGENT|PROVIDER")]
+    /// The agent, or an account or a provider for the project's agent (default: that of the project the editor's folder is in)
+    #[arg(value_name = "AGENT|ACCOUNT|PROVIDER")]
     pub who: Option<String>,
     /// Work without the project's agent
     #[arg(long, conflicts_with_all = ["who", "save"])]
@@ -40,7 +40,7 @@ pub async fn run(args: AcpArgs, context: &Context) -> Outcome {
                 let fits = defaults.launch.fitting(&client, *agent, None, context);
                 fits.await?;
             }
-            Who::Provider(name) => defaults.launch.name_provider(name)?,
+            named => defaults.launch.name(&named)?,
         },
     }
     serve(client, defaults).await?;

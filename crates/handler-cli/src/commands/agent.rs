@@ -198,11 +198,10 @@ async fn asked(args: &AddArgs, client: &Client) -> Result<AgentRequest, Failure>
         let project = project::named(client, args.project.as_deref()).await?;
         asked.project_id = Some(project.id);
     }
-    if args.flags.provider.is_none() {
+    if args.flags.provider.is_none() && args.flags.account.is_none() {
         asked.models.push(ModelAccess {
-            harness: None,
-            provider: only_provider(client).await?,
-            model: None,
+            provider: Some(only_provider(client).await?),
+            ..ModelAccess::default()
         });
     }
     args.flags.apply(&mut asked)?;
@@ -221,7 +220,7 @@ async fn only_provider(client: &Client) -> Result<String, Failure> {
     match names.len() {
         1 => Ok(names.remove(0)),
         0 => Err(Failure::Usage(
-            "there is no provider yet: say where models are with `handler provider add`".into(),
+            "there is no provider yet: say where models are with `handler provider add`, or name an account with --account".into(),
         )),
         _ => Err(Failure::Usage(format!(
             "choose a provider with --provider: {}",
@@ -312,9 +311,15 @@ fn show(out: &Out, agent: &AgentView) {
     out.table(&["AGENT", ""], &rows);
     let mut rows = Vec::new();
     for model in &agent.models {
+        let through = model.account.as_ref().or(model.provider.as_ref());
+        let own = match model.model.as_str() {
+            "" => "its own model",
+            model => model,
+        };
         let what = format!(
-            "{} with {} of {}",
-            model.harness, model.model, model.provider
+            "{} with {own} of {}",
+            model.harness,
+            through.map_or("nothing", String::as_str)
         );
         rows.push(vec![what, model.problem.clone().unwrap_or_default()]);
         for needed in &model.required_hosts {

@@ -17,6 +17,9 @@ use std::path::PathBuf;
 /// The flags.
 #[derive(Debug, Default, Args)]
 pub struct AgentFlags {
+    /// Account it runs on, instead of a provider
+    #[arg(long, conflicts_with = "provider")]
+    pub account: Option<String>,
     /// Provider of its model (default: the only one there is)
     #[arg(long)]
     pub provider: Option<String>,
@@ -29,6 +32,9 @@ pub struct AgentFlags {
     /// A further model a session may be started with (repeatable)
     #[arg(long, value_name = "PROVIDER[:MODEL]")]
     pub also: Vec<String>,
+    /// A further account a session may be started on (repeatable)
+    #[arg(long, value_name = "ACCOUNT[:MODEL]")]
+    pub also_account: Vec<String>,
     /// How free it is
     #[arg(long, value_enum)]
     pub permissions: Option<Permissions>,
@@ -128,21 +134,26 @@ impl AgentFlags {
     }
 
     fn models(&self, asked: &mut AgentRequest) -> Result<(), Failure> {
-        if self.provider.is_some() || self.harness.is_some() || self.model.is_some() {
+        let is_named = self.account.is_some() || self.provider.is_some();
+        if is_named || self.harness.is_some() || self.model.is_some() {
             let first = asked.models.first().cloned();
-            let provider = self.provider.clone();
-            let provider =
-                provider.or_else(|| first.as_ref().map(|access| access.provider.clone()));
-            let provider = provider
-                .ok_or_else(|| Failure::Usage("say whose model it is with --provider".into()))?;
-            // Another provider speaks other protocols and has other models.
-            let same = first.filter(|access| access.provider == provider);
+            let (account, provider) = match (&first, is_named) {
+                (_, true) => (self.account.clone(), self.provider.clone()),
+                (Some(first), false) => (first.account.clone(), first.provider.clone()),
+                (None, false) => {
+                    let text = "say whose model it is with --provider or --account";
+                    return Err(Failure::Usage(text.into()));
+                }
+            };
+            // Another one has other programs and models.
+            let same = first.filter(|a| (&a.account, &a.provider) == (&account, &provider));
             let access = ModelAccess {
                 harness: self
                     .harness
                     .clone()
                     .or(same.as_ref().and_then(|a| a.harness.clone())),
                 model: self.model.clone().or(same.and_then(|a| a.model)),
+                account,
                 provider,
             };
             if asked.models.is_empty() {
@@ -151,18 +162,23 @@ impl AgentFlags {
                 asked.models[0] = access;
             }
         }
-        if !self.also.is_empty() {
+        if !self.also.is_empty() || !self.also_account.is_empty() {
             asked.models.truncate(1);
         }
         for text in &self.also {
-            let (provider, model) = match text.split_once(':') {
-                Some((provider, model)) => (provider, Some(model.to_owned())),
-                None => (text.as_str(), None),
-            };
+            let (provider, model) = parted(text);
             asked.models.push(ModelAccess {
-                harness: None,
-                provider: provider.to_owned(),
+                provider: Some(provider),
                 model,
+                ..ModelAccess::default()
+            });
+        }
+        for text in &self.also_account {
+            let (account, model) = parted(text);
+            asked.models.push(ModelAccess {
+                account: Some(account),
+                model,
+                ..ModelAccess::default()
             });
         }
         Ok(())
@@ -176,6 +192,14 @@ impl AgentFlags {
             || !self.network.allow.is_empty()
             || self.confinement.is_some()
             || self.permissions.is_some()
+    }
+}
+
+/// `NAME[:MODEL]`.
+fn parted(text: &str) -> (String, Option<String>) {
+    match text.split_once(':') {
+        Some((name, model)) => (name.to_owned(), Some(model.to_owned())),
+        None => (text.to_owned(), None),
     }
 }
 

@@ -20,8 +20,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// `handler terminal`.
 #[derive(Debug, Args)]
 pub struct TerminalArgs {
-    /// The agent, or a provider for this terminal only
-    #[arg(value_name = "AGENT|PROVIDER")]
+    /// The agent, or an account or a provider for this terminal only
+    #[arg(value_name = "AGENT|ACCOUNT|PROVIDER")]
     pub who: String,
     /// The folder (default: the current one)
     pub folder: Option<String>,
@@ -85,26 +85,19 @@ fn variable(name: &str) -> Option<String> {
 
 /// Who it runs as.
 fn said(agent: &AgentView, request: &TerminalStart) -> String {
-    let (harness, model, provider) = match (&request.model, agent.models.first()) {
-        (Some(asked), first) => (
-            asked.harness.as_ref().or(first.map(|first| &first.harness)),
-            asked.model.as_ref(),
-            Some(&asked.provider),
-        ),
-        (None, Some(first)) => (
-            Some(&first.harness),
-            Some(&first.model),
-            Some(&first.provider),
-        ),
-        (None, None) => (None, None, None),
+    let first = agent.models.first();
+    let own = AgentRequest::from(agent.clone()).models.into_iter().next();
+    let asked = request.model.clone().or(own).unwrap_or_default();
+    let through = match asked.through() {
+        Some(through) => through.to_string(),
+        None => "its model".to_owned(),
     };
-    let word = |text: Option<&String>, other: &str| text.map_or(other.to_owned(), Clone::clone);
-    format!(
-        "{} with {} of provider {}",
-        word(harness, "the agent program"),
-        word(model, "the first model"),
-        word(provider, "?")
-    )
+    let harness = asked.harness.as_ref().or(first.map(|first| &first.harness));
+    let harness = harness.map_or("the agent program", String::as_str);
+    match &asked.model {
+        Some(model) => format!("{harness} with {model} of {through}"),
+        None => format!("{harness} on {through}"),
+    }
 }
 
 /// The agent, and the model when it is not the agent's first.
@@ -122,8 +115,8 @@ async fn chosen(
                 "--name: an agent is named already; leave --name out".into(),
             ));
         }
-        Who::Provider(name) => {
-            options.name_provider(name)?;
+        named => {
+            options.name(&named)?;
             let agent = of_folder(client, args, &options, folder, context).await?;
             let model = for_this_only(&agent, &mut options);
             let agent = options.fitting(client, agent, None, context).await?;
@@ -132,21 +125,29 @@ async fn chosen(
     };
     let agent = options.fitting(client, agent, None, context).await?;
     let models = AgentRequest::from(agent.clone()).models;
-    let is_chosen =
-        options.harness.is_some() || options.provider.is_some() || options.model.is_some();
+    let is_chosen = options.harness.is_some() || options.names_one() || options.model.is_some();
     let model = models.into_iter().find(|access| options.fits(access));
+    // One that it does not list is for this terminal only.
+    let other = || ModelAccess {
+        harness: options.harness.clone(),
+        account: options.account.clone(),
+        provider: options.provider.clone(),
+        model: options.model.clone(),
+    };
+    let model = model.or_else(|| options.names_one().then(other));
     Ok((agent, model.filter(|_| is_chosen)))
 }
 
-/// The model that a provider's name means: the agent's own with it, else one that is used once. The options that
+/// The model that an account's or a provider's name means: the agent's own with it, else one that is used once. The options that
 /// say it are taken out: they are no change of the agent.
 fn for_this_only(agent: &AgentView, options: &mut LaunchArgs) -> ModelAccess {
     let models = AgentRequest::from(agent.clone()).models;
     let own = models.into_iter().find(|access| options.fits(access));
     let (harness, model) = (options.harness.take(), options.model.take());
-    let provider = options.provider.take().unwrap_or_default();
+    let (account, provider) = (options.account.take(), options.provider.take());
     own.unwrap_or(ModelAccess {
         harness,
+        account,
         provider,
         model,
     })
@@ -168,7 +169,9 @@ async fn of_folder(
             ));
         }
         let has_it = |agent: &AgentView| {
-            let of = |model: &AgentModel| Some(&model.provider) == options.provider.as_ref();
+            let of = |model: &AgentModel| {
+                (&model.account, &model.provider) == (&options.account, &options.provider)
+            };
             agent.models.iter().any(of)
         };
         let mut agents = project.agents;
@@ -207,7 +210,8 @@ async fn of_folder(
         backend: options.backend.clone(),
         models: vec![ModelAccess {
             harness: options.harness.clone(),
-            provider: options.provider.clone().unwrap_or_default(),
+            account: options.account.clone(),
+            provider: options.provider.clone(),
             model: options.model.clone(),
         }],
         ..AgentRequest::default()

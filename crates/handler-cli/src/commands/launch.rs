@@ -25,7 +25,10 @@ pub struct LaunchArgs {
     /// Agent program (default: the first installed one that fits)
     #[arg(long)]
     pub harness: Option<String>,
-    /// Provider (default: the only one that fits)
+    /// Account, instead of a provider; one that the agent does not list is used for this session only
+    #[arg(long, conflicts_with = "provider")]
+    pub account: Option<String>,
+    /// Provider (default: the only one that fits); one that the agent does not list is used for this session only
     #[arg(long)]
     pub provider: Option<String>,
     /// Where it runs (default: native; podman and docker: in the agent's image)
@@ -44,22 +47,28 @@ pub struct LaunchArgs {
     pub knowledge: Vec<String>,
 }
 
-/// Who was named: an agent, or a provider.
+/// Who was named: an agent, an account, or a provider.
 #[derive(Debug)]
 pub(super) enum Who {
     /// An agent.
     Agent(Box<AgentView>),
+    /// An account, for the folder's agent.
+    Account(String),
     /// A provider, for the folder's agent.
     Provider(String),
 }
 
-/// What a word means: an agent of the folder's project, an agent elsewhere, a provider.
+/// What a word means: an agent of the folder's project, an agent elsewhere, an account, a provider.
 pub(super) async fn who(client: &Client, word: &str, folder: &str) -> Result<Who, Failure> {
     let refused = match agent::find_in(client, word, folder).await {
         Ok(agent) => return Ok(Who::Agent(Box::new(agent))),
         Err(failure) if failure.code() == 4 => failure,
         Err(failure) => return Err(failure),
     };
+    let accounts = client.accounts().await?;
+    if accounts.iter().any(|account| account.name == word) {
+        return Ok(Who::Account(word.to_owned()));
+    }
     let providers = client.providers().await?;
     if providers.iter().any(|provider| provider.name == word) {
         return Ok(Who::Provider(word.to_owned()));
@@ -89,18 +98,30 @@ pub(crate) async fn of(
 }
 
 impl LaunchArgs {
-    /// Takes a provider that was named by itself.
+    /// Takes an account or a provider that was named by itself.
     ///
     /// # Errors
-    /// Another one named by the option.
-    pub(super) fn name_provider(&mut self, name: String) -> Result<(), Failure> {
-        if self.provider.as_ref().is_some_and(|other| *other != name) {
+    /// Another one named by an option.
+    pub(super) fn name(&mut self, who: &Who) -> Result<(), Failure> {
+        let (account, provider) = match who {
+            Who::Agent(_) => return Ok(()),
+            Who::Account(name) => (Some(name.clone()), None),
+            Who::Provider(name) => (None, Some(name.clone())),
+        };
+        let is_other =
+            |typed: &Option<String>, own: &Option<String>| typed.is_some() && typed != own;
+        if is_other(&self.account, &account) || is_other(&self.provider, &provider) {
             return Err(Failure::Usage(
-                "two providers are named: by itself and with --provider".into(),
+                "two are named: by itself and with --account or --provider".into(),
             ));
         }
-        self.provider = Some(name);
+        (self.account, self.provider) = (account, provider);
         Ok(())
+    }
+
+    /// Whether an account or a provider is named.
+    pub(super) fn names_one(&self) -> bool {
+        self.account.is_some() || self.provider.is_some()
     }
 
     /// The request for a session in a folder: of this agent, or of none.
@@ -124,6 +145,7 @@ impl LaunchArgs {
             return Ok(CreateSession {
                 scope: folder.to_owned(),
                 harness: self.harness.clone(),
+                account: self.account.clone(),
                 provider: self.provider.clone(),
                 backend: self.backend.clone(),
                 model: self.model.clone(),
@@ -142,6 +164,7 @@ impl LaunchArgs {
             },
             agent_id: Some(agent.id),
             harness: self.harness.clone(),
+            account: self.account.clone(),
             provider: self.provider.clone(),
             model: self.model.clone(),
             turn_timeout_secs: turn_timeout,
@@ -193,7 +216,8 @@ impl LaunchArgs {
             typed.as_ref().is_none_or(|typed| Some(typed) == own)
         };
         is(&self.harness, access.harness.as_ref())
-            && is(&self.provider, Some(&access.provider))
+            && is(&self.account, access.account.as_ref())
+            && is(&self.provider, access.provider.as_ref())
             && is(&self.model, access.model.as_ref())
     }
 
@@ -204,14 +228,21 @@ impl LaunchArgs {
         asked: &mut AgentRequest,
     ) -> Result<Vec<&'static str>, Failure> {
         let mut found = Vec::new();
-        if !asked.models.iter().any(|access| self.fits(access)) {
-            let first = asked.models.first().map(|access| access.provider.clone());
-            let provider = self.provider.clone().or(first).unwrap_or_default();
+        // An account or a provider that it does not list is for this session only, unless it is to be saved.
+        let is_named = self.names_one();
+        let fits = asked.models.iter().any(|access| self.fits(access));
+        if !fits && (self.save || !is_named) {
+            let first = asked.models.first().filter(|_| !is_named);
+            let (account, provider) = match first {
+                Some(first) => (first.account.clone(), first.provider.clone()),
+                None => (self.account.clone(), self.provider.clone()),
+            };
             // First, so that it is what the options choose.
             asked.models.insert(
                 0,
                 ModelAccess {
                     harness: self.harness.clone(),
+                    account,
                     provider,
                     model: self.model.clone(),
                 },
@@ -247,6 +278,41 @@ impl LaunchArgs {
             found.push("turn timeout");
         }
         Ok(found)
+    }
+}
+
+/// Asks whether what is typed may run outside the project although its context does not allow it; gives up without a
+/// `yes` typed on a terminal (contract D.19).
+pub(super) async fn anyway(
+    client: &Client,
+    args: &LaunchArgs,
+    folder: &str,
+    context: &Context,
+) -> Result<(), Failure> {
+    let typed = args.account.as_deref().or(args.provider.as_deref());
+    let typed = typed.ok_or_else(|| {
+        Failure::Usage("--anyway: say what is run, with --account or --provider".into())
+    })?;
+    let project = project::of_folder(client, folder).await?;
+    let Some(own) = project.and_then(|project| project.context) else {
+        return Ok(());
+    };
+    context.out.note(format!(
+        "warning: {typed} need not be made for {own}, what this project is for; it runs outside the project, in this folder"
+    ));
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::Usage(
+            "--anyway: somebody must type yes on a terminal; make it for the project's context instead, with --context".into(),
+        ));
+    }
+    write!(std::io::stderr(), "Type yes to run it: ").ok();
+    let mut line = String::new();
+    std::io::stdin()
+        .read_line(&mut line)
+        .map_err(|error| Failure::local("cannot read the answer", error))?;
+    match line.trim() {
+        "yes" => Ok(()),
+        _ => Err(Failure::Failed("not run".into())),
     }
 }
 
@@ -331,6 +397,9 @@ mod tests {
             &["--allow", "a.example:443"],
             &["--knowledge", "rust"],
             &["--network", "filtered", "--turn-timeout", "60"],
+            // For this session only.
+            &["--account", "perso"],
+            &["--provider", "elsewhere", "--model", "m"],
         ] {
             let mut asked = agent();
             let found = differences(flags, &mut asked).expect("understood");
@@ -343,10 +412,11 @@ mod tests {
         for (flags, named, changed) in [
             (&["--model", "huge"][..], "its models", "models"),
             (
-                &["--harness", "pi", "--provider", "there"],
+                &["--harness", "pi", "--provider", "there", "--save"],
                 "its models",
                 "models",
             ),
+            (&["--account", "perso", "--save"], "its models", "models"),
             (&["--permissions", "ask"], "permissions", "permissions"),
             (&["--network", "open"], "network", "network"),
             (&["--network", "none"], "network", "network"),

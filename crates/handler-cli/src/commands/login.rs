@@ -85,7 +85,7 @@ pub async fn run(action: LoginAction, context: &Context) -> Outcome {
     Ok(0)
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
+pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let wrong = |error| Failure::local(format!("cannot read {}", path.display()), error);
     let mut text = String::new();
     let read = match path == Path::new("-") {

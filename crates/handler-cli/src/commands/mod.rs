@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod account;
 pub mod acp;
 pub mod agent;
 mod agent_flags;
@@ -10,6 +11,7 @@ pub mod audit;
 pub mod build;
 pub mod cache;
 pub mod containers;
+pub mod context;
 mod copy;
 pub mod daemon;
 mod detach;
@@ -78,6 +80,8 @@ pub async fn run(action: Action, context: &Context) -> Outcome {
         Action::SshProxy(sandbox) => ssh::proxy(&sandbox, context).await,
         Action::Preset(action) => preset::run(action, context).await,
         Action::QuickFile(action) => preset::run_files(action, context).await,
+        Action::Account(action) => account::run(action, context).await,
+        Action::Context(action) => context::run(action, context).await,
         Action::Provider(action) => provider::run(action, context).await,
         Action::Secret(action) => secret::run(action, context).await,
         Action::Login(action) => login::run(action, context).await,

@@ -21,7 +21,7 @@ pub enum ProjectAction {
         /// The project
         project: Option<String>,
     },
-    /// Change its name, description, folder, default agent or caches
+    /// Change its name, description, folder, default agent, caches or context
     Set(SetArgs),
     /// Remove it with its agents; their sessions are stopped, no folder is touched
     Rm {
@@ -66,6 +66,9 @@ pub struct AddArgs {
     /// Whose caches its agents use (default: the project's own)
     #[arg(long, value_enum)]
     pub caches: Option<Caches>,
+    /// Its context: only accounts and providers made for it, or for any, run in it
+    #[arg(long)]
+    pub context: Option<String>,
 }
 
 /// `handler project set`.
@@ -88,6 +91,9 @@ pub struct SetArgs {
     /// Whose caches its agents use
     #[arg(long, value_enum)]
     pub caches: Option<Caches>,
+    /// Its context; an empty text takes it away
+    #[arg(long)]
+    pub context: Option<String>,
 }
 
 /// The project a folder is in.
@@ -142,6 +148,7 @@ pub async fn run(action: ProjectAction, context: &Context) -> Outcome {
                 description: args.description,
                 folder,
                 caches: args.caches.map(Into::into).unwrap_or_default(),
+                context: args.context,
                 agents: Vec::new(),
             };
             let made = client.create_project(&request).await?;
@@ -194,6 +201,10 @@ async fn set(args: SetArgs, client: &Client) -> Result<ProjectView, Failure> {
         },
         default_agent,
         caches: args.caches.map_or(before.caches, Into::into),
+        context: args
+            .context
+            .or(before.context)
+            .filter(|text| !text.is_empty()),
     };
     Ok(client.put_project(before.id.as_str(), &settings).await?)
 }
@@ -222,6 +233,7 @@ fn show(out: &Out, project: &ProjectView) {
             "caches",
             Some(format!("{:?}", project.caches).to_lowercase()),
         ),
+        ("context", project.context.clone()),
         ("problem", project.problem.clone()),
     ];
     let rows: Vec<Vec<String>> = facts

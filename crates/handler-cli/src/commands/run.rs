@@ -50,6 +50,9 @@ pub struct RunArgs {
     /// Cancel a turn after so many seconds (default 3600)
     #[arg(long, value_name = "SECONDS")]
     pub turn_timeout: Option<u64>,
+    /// Run an account or provider that is not made for the project's context, outside the project; asks for a `yes`
+    #[arg(long, conflicts_with_all = ["agent", "save"])]
+    pub anyway: bool,
     /// Print the session's id and leave
     #[arg(long, short)]
     pub detach: bool,
@@ -69,8 +72,11 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
         None => current_folder()?,
     };
     let client = context.client()?;
+    if args.anyway {
+        launch::anyway(&client, &args.launch, &scope, context).await?;
+    }
     let agent = match &args.agent {
-        _ if args.no_agent => None,
+        _ if args.no_agent || args.anyway => None,
         Some(name) => Some(agent::find_in(&client, name, &scope).await?),
         None => launch::default_agent(&client, &scope).await?,
     };
@@ -90,9 +96,14 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
             .show(&session, |out, session| out.line(session.id.as_str()));
         return Ok(0);
     }
+    let through = session.account.as_ref().or(session.provider.as_ref());
+    let with = match session.model.as_str() {
+        "" => through.cloned().unwrap_or_default(),
+        model => model.to_owned(),
+    };
     context.out.note(format!(
-        "session {} — {} with {}",
-        session.id, session.harness, session.model
+        "session {} — {} with {with}",
+        session.id, session.harness
     ));
     let mut chat = Chat::attach(&client, &session, 0, context).await?;
     if args.interactive {

@@ -44,6 +44,8 @@ pub enum By {
     Folder,
     /// Each agent program
     Harness,
+    /// Each account
+    Account,
     /// Each provider
     Provider,
     /// Each model
@@ -148,6 +150,7 @@ pub(super) async fn usage(args: UsageArgs, context: &Context) -> Outcome {
         By::Session => "session",
         By::Folder => "scope",
         By::Harness => "harness",
+        By::Account => "account",
         By::Provider => "provider",
         By::Model => "model",
         By::Agent => "agent",

@@ -1,24 +1,27 @@
-//! From a harness, a provider and a folder to a sandbox with the agent's process in it.
+//! From a harness, an account or provider, and a folder to a sandbox with the agent's process in it.
 
+mod access;
 mod guest_agent;
 
+pub use access::ModelUse;
 pub use guest_agent::GuestAgent;
 
-use crate::app::sandboxes::phantom_of;
+use super::quick_files::Load;
+use super::sandboxes::engine_error;
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
+use handler_engine::CreateArgs;
 use handler_engine::driver::FolderOwner;
 use handler_harness::{RenderError, render};
 use handler_types::guest::ProcessSpec;
 use handler_types::harness::{
-    HarnessDescriptor, HarnessLaunch, ModelAccess, PermissionMode, ProviderAccess, RenderInput,
-    SessionDefaults, SlotKind,
+    HarnessDescriptor, HarnessLaunch, ModelAccess, PermissionMode, RenderInput, SessionDefaults,
+    SlotKind,
 };
 use handler_types::image::ImageUse;
 use handler_types::network::{AllowEntry, NetworkPolicy};
-use handler_types::provider::Provider;
 use handler_types::sandbox::{
-    FileSpec, Lifetime, MountSpec, PhantomBinding, Resources, SandboxSpec,
+    FileSpec, Lifetime, MountSpec, PhantomBinding, Resources, SandboxSpec, SandboxView,
 };
 use handler_types::{ProblemCode, SecretValue};
 use std::collections::BTreeMap;
@@ -67,12 +70,8 @@ pub struct AgentRequest<'a> {
     pub descriptor: &'static HarnessDescriptor,
     /// Where it is installed, and so what the sandbox is made of.
     pub place: HarnessPlace,
-    /// The provider's name.
-    pub provider_name: &'a str,
-    /// The provider.
-    pub provider: Provider,
-    /// One of its models.
-    pub model: &'a str,
+    /// What its model calls go through.
+    pub used: ModelUse<'a>,
     /// How free the agent is.
     pub permissions: PermissionMode,
     /// What it may reach besides its model's host.
@@ -113,6 +112,19 @@ pub struct PreparedAgent {
     pub needs: Vec<AllowEntry>,
     /// Values that must not appear in any log.
     pub redact: Vec<SecretValue>,
+    /// The login whose file is put into the sandbox before the process starts.
+    pub login: Option<LoginUse>,
+}
+
+/// A stored login, and where its file is put.
+#[derive(Debug)]
+pub struct LoginUse {
+    /// Its name in the store.
+    pub login: String,
+    /// Absolute path inside.
+    pub target: String,
+    /// Where its tokens are given to.
+    pub hosts: Vec<AllowEntry>,
 }
 
 /// Resolves the key, renders, makes the state folders.
@@ -120,33 +132,17 @@ pub struct PreparedAgent {
 /// # Errors
 /// A key without a value, what the harness cannot honour, a full disk.
 pub async fn prepare(app: &App, request: AgentRequest<'_>) -> ApiResult<PreparedAgent> {
-    let key = match &request.provider.api_key {
-        None => None,
-        Some(reference) => {
-            let value = super::secrets::resolve(app, reference).await?;
-            let name = super::providers::key_path(request.provider_name);
-            let phantom = phantom_of(value.expose(), &name)?;
-            Some((name, reference.clone(), phantom, value))
-        }
-    };
-    let phantom = key.as_ref().map(|(_, _, phantom, _)| phantom.clone());
-    let input = input(&request, phantom);
-    let launch = render(request.descriptor, &input)
+    let resolved = access::resolve(app, &request.used, request.descriptor).await?;
+    let input = input(&request, resolved.access);
+    let mut launch = render(request.descriptor, &input)
         .map_err(|e| ApiError::new(ProblemCode::Invalid, crate::http::problem::chain(&e)))?;
-    let (phantoms, redact) = match key {
-        None => (Vec::new(), Vec::new()),
-        Some((name, secret, phantom, value)) => {
-            let hosts = launch.egress.clone();
-            let binding = PhantomBinding {
-                name,
-                secret,
-                env: None,
-                phantom,
-                hosts,
-            };
-            (vec![binding], vec![value])
-        }
-    };
+    let hosts = request.used.hosts(request.descriptor);
+    let phantoms = resolved.binding.into_iter().map(|mut binding| {
+        binding.hosts.clone_from(&hosts);
+        binding
+    });
+    let phantoms: Vec<PhantomBinding> = phantoms.collect();
+    let login = login_use(&mut launch, resolved.login, &hosts);
     let backend = request.place.backend();
     let spec = spec(
         &request,
@@ -167,19 +163,61 @@ pub async fn prepare(app: &App, request: AgentRequest<'_>) -> ApiResult<Prepared
         process,
         defaults: launch.session_defaults,
         needs: launch.egress,
-        redact,
+        redact: resolved.redact,
+        login,
     })
 }
 
-fn input(request: &AgentRequest<'_>, key: Option<String>) -> RenderInput {
+/// Makes its sandbox and puts the copy of its account's login there, before anything runs in it; whole or not at all.
+///
+/// # Errors
+/// What the engine, the guest or the login refuses.
+pub async fn make(
+    app: &App,
+    mut spec: SandboxSpec,
+    label: String,
+    login: Option<&LoginUse>,
+) -> ApiResult<SandboxView> {
+    let Some(login) = login else {
+        let made = app.engine.create(CreateArgs { spec, label }).await;
+        return made.map_err(engine_error);
+    };
+    let mut load = Load::default();
+    let granted = super::logins::grant_account(app, login, &spec.network).await?;
+    granted.put_into(&mut spec, &mut load);
+    let made = app.engine.create(CreateArgs { spec, label }).await;
+    granted.end(app, made.is_ok()).await;
+    let view = made.map_err(engine_error)?;
+    let filled = match app.engine.guest(&view.id).map_err(engine_error) {
+        Ok(guest) => load.put_into(&guest).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = filled {
+        app.engine.delete(&view.id).await.ok();
+        return Err(error);
+    }
+    Ok(view)
+}
+
+/// Takes the login's file out of the mounts: a copy with stand-ins is put there instead.
+fn login_use(
+    launch: &mut HarnessLaunch,
+    login: Option<String>,
+    hosts: &[AllowEntry],
+) -> Option<LoginUse> {
+    let place = |source: &str| source == access::LOGIN_PLACE;
+    let at = launch.mounts.iter().position(|m| place(&m.source))?;
+    let mount = launch.mounts.remove(at);
+    Some(LoginUse {
+        login: login?,
+        target: mount.target,
+        hosts: hosts.to_vec(),
+    })
+}
+
+fn input(request: &AgentRequest<'_>, access: ModelAccess) -> RenderInput {
     RenderInput {
-        access: ModelAccess::Provider(ProviderAccess {
-            name: request.provider_name.to_owned(),
-            provider: request.provider.clone(),
-            model: request.model.to_owned(),
-            key,
-            files: BTreeMap::new(),
-        }),
+        access,
         permission_mode: request.permissions,
         is_root: rustix::process::getuid().is_root(),
         prefix: request.place.inside(&request.descriptor.name),
@@ -198,27 +236,18 @@ fn input(request: &AgentRequest<'_>, key: Option<String>) -> RenderInput {
     }
 }
 
-/// What a launch would be, with something in the place of the key: whether the harness can do it (contract E1) and
-/// which hosts it needs (E4).
+/// What a launch would be, with something in the place of the key, token or login: whether the harness can do it
+/// (contract E1) and which hosts it needs (E4).
 ///
 /// # Errors
 /// What the harness cannot honour.
 pub fn would_run(
     descriptor: &HarnessDescriptor,
-    provider_name: &str,
-    provider: &Provider,
-    model: &str,
+    used: &ModelUse<'_>,
     permissions: PermissionMode,
 ) -> Result<HarnessLaunch, RenderError> {
-    let has_key = provider.api_key.is_some();
     let input = RenderInput {
-        access: ModelAccess::Provider(ProviderAccess {
-            name: provider_name.to_owned(),
-            provider: provider.clone(),
-            model: model.to_owned(),
-            key: has_key.then(|| "a-key-stands-here".to_owned()),
-            files: BTreeMap::new(),
-        }),
+        access: used.without_values(descriptor),
         permission_mode: permissions,
         is_root: rustix::process::getuid().is_root(),
         prefix: super::harnesses::prefix_inside(&descriptor.name),

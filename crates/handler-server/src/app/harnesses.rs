@@ -13,8 +13,9 @@ use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use handler_harness::install_plan;
 use handler_types::ProblemCode;
+use handler_types::account::{LoginHow, LoginKind};
 use handler_types::api::HarnessView;
-use handler_types::harness::HarnessDescriptor;
+use handler_types::harness::{HarnessDescriptor, HarnessLogin};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,6 +114,31 @@ pub async fn list(app: &App) -> Vec<HarnessView> {
     views
 }
 
+fn login_how(descriptor: &HarnessDescriptor, login: &HarnessLogin) -> LoginHow {
+    let slot = login
+        .file
+        .as_ref()
+        .and_then(|slot| descriptor.state_slots.get(slot));
+    let name = slot.and_then(|slot| slot.target.rsplit('/').next());
+    LoginHow {
+        kind: match login.token {
+            Some(_) => LoginKind::Token,
+            None => LoginKind::File,
+        },
+        subscription: login.subscription.clone(),
+        terms: login.terms.clone(),
+        token_command: login.token_command.clone(),
+        token_prefix: login.token_prefix.clone(),
+        command: login.command.clone(),
+        env: login.env.clone(),
+        login_file: name.map(str::to_owned),
+        hosts: login.hosts.clone(),
+        help: login.help.clone(),
+        plans: login.plans.clone(),
+        connectors: !descriptor.account_connectors.is_empty(),
+    }
+}
+
 async fn view(app: &App, descriptor: &HarnessDescriptor) -> HarnessView {
     let is_installed = installed(app, descriptor).is_ok();
     let error = app
@@ -139,6 +165,10 @@ async fn view(app: &App, descriptor: &HarnessDescriptor) -> HarnessView {
         product: descriptor.product.clone(),
         protocols: descriptor.provider_protocols.clone(),
         permissions: descriptor.permissions.keys().copied().collect(),
+        login: descriptor
+            .login
+            .as_ref()
+            .map(|login| login_how(descriptor, login)),
         status: status.to_owned(),
         version: if is_installed {
             handler_harness::version_line(descriptor)

@@ -6,7 +6,7 @@ mod grant;
 mod renew;
 
 pub use follow::{follow, sweep};
-pub(crate) use grant::grant;
+pub(crate) use grant::{grant, grant_account};
 
 use super::secrets::store_error;
 use crate::http::problem::{ApiError, ApiResult};
@@ -51,6 +51,10 @@ pub async fn list(app: &App) -> ApiResult<Vec<LoginView>> {
     let store = &app.logins.store;
     let mut views = Vec::new();
     for entry in store.list().await.map_err(|e| store_error(&e))? {
+        // Accounts' are shown with these.
+        if entry.path.contains('/') {
+            continue;
+        }
         let login = store.get(&entry.path).await.map_err(|e| store_error(&e))?;
         // One removed meanwhile is left out.
         views.extend(login.map(|login| view(entry, &login)));
@@ -80,16 +84,34 @@ pub async fn put(app: &App, name: &str, request: LoginRequest) -> ApiResult<Logi
     if request.hosts.len() > MOST_HOSTS {
         return Err(invalid(format!("hosts: at most {MOST_HOSTS}")));
     }
-    LoginFile::parse(&request.file).map_err(|e| invalid(format!("file: {e}")))?;
     let LoginRequest { file, hosts } = request;
+    keep(app, name, file, hosts).await?;
+    let all = list(app).await?;
+    let made = all.into_iter().find(|view| view.name == name);
+    made.ok_or_else(|| missing(name))
+}
+
+/// Keeps a file under a name of the store; sandboxes that have the login use its tokens from now on.
+///
+/// # Errors
+/// A file that is no login, an unusable store.
+pub(crate) async fn keep(
+    app: &App,
+    name: &str,
+    file: String,
+    hosts: Vec<handler_types::network::AllowEntry>,
+) -> ApiResult<()> {
+    LoginFile::parse(&file).map_err(|e| invalid(format!("file: {e}")))?;
     let work = |known: Option<Login>| {
         let mut login = known.unwrap_or_else(|| Login {
             file: String::new().into(),
             hosts: Vec::new(),
+            given_ms: None,
             renewed_ms: None,
             grants: std::collections::BTreeMap::new(),
         });
         login.hosts = hosts;
+        login.given_ms = Some(handler_base::clock::now_ms());
         renew::replace(&mut login, file, renew::random)?;
         Ok::<_, renew::NoStandIn>((login, ()))
     };
@@ -102,9 +124,7 @@ pub async fn put(app: &App, name: &str, request: LoginRequest) -> ApiResult<Logi
             tracing::warn!(sandbox, error = %error, "a sandbox has not got its renewed login yet");
         }
     }
-    let all = list(app).await?;
-    let made = all.into_iter().find(|view| view.name == name);
-    made.ok_or_else(|| missing(name))
+    Ok(())
 }
 
 /// Removes one that no sandbox has.

@@ -1,5 +1,6 @@
 //! Rules per resource. No HTTP here, no SQL.
 
+pub mod accounts;
 pub mod agent;
 pub mod agents;
 pub mod archives;
@@ -7,6 +8,7 @@ pub mod audit;
 pub mod builds;
 pub mod caches;
 pub mod containers;
+pub mod contexts;
 pub mod directories;
 pub mod egress_events;
 pub mod exec;

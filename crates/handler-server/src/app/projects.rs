@@ -5,6 +5,7 @@
 use super::agents::check::{Problems, is_name, named};
 use super::agents::{self, row_error};
 use super::caches;
+use super::contexts;
 use super::sandboxes::work_folder;
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
@@ -13,6 +14,7 @@ use handler_store::StoreError;
 use handler_store::rows::{AgentRow, ProjectRow};
 use handler_types::agent::AgentView;
 use handler_types::cache::ProjectRef;
+use handler_types::context::ANY;
 use handler_types::event::ServerEvent;
 use handler_types::project::{CreateProject, ProjectSettings, ProjectView};
 use handler_types::{ProblemCode, ProjectId};
@@ -23,7 +25,7 @@ use std::sync::Arc;
 const MOST_AGENTS: usize = 50;
 
 /// Its name: the one that was given, else its folder's.
-fn name_of(settings: &ProjectSettings) -> String {
+pub(super) fn name_of(settings: &ProjectSettings) -> String {
     let own = Path::new(&settings.folder).file_name();
     let own = own.map(|name| name.to_string_lossy().into_owned());
     settings.name.clone().or(own).unwrap_or_default()
@@ -140,6 +142,7 @@ fn view(app: &App, row: &ProjectRow, agents: &[AgentView]) -> ProjectView {
         description: settings.description,
         folder: settings.folder,
         caches: settings.caches,
+        context: settings.context,
         agents: own,
         created_at: rfc3339(row.created_ms),
         last_used_at: row.used_ms.map(rfc3339),
@@ -163,6 +166,12 @@ fn checked(app: &App, mut asked: ProjectSettings) -> ApiResult<ProjectSettings> 
         problems.add("name required", text);
     }
     problems.none()?;
+    contexts::known(app, &asked.context)?;
+    if asked.context.as_deref() == Some(ANY) {
+        let detail =
+            "context: `any` is for accounts and providers; leave it out for a project without one";
+        return Err(ApiError::new(ProblemCode::Invalid, detail));
+    }
     Ok(asked)
 }
 
@@ -180,6 +189,7 @@ pub async fn create(app: &App, request: CreateProject) -> ApiResult<ProjectView>
             folder: request.folder,
             default_agent: None,
             caches: request.caches,
+            context: request.context,
         },
     )?;
     if request.agents.len() > MOST_AGENTS {
@@ -187,6 +197,7 @@ pub async fn create(app: &App, request: CreateProject) -> ApiResult<ProjectView>
         return Err(ApiError::new(ProblemCode::Invalid, detail));
     }
     let id = ProjectId::from_random(handler_base::random::bytes());
+    let context = settings.context.clone();
     let mut agents: Vec<AgentRow> = Vec::new();
     for (at, asked) in request.agents.into_iter().enumerate() {
         if asked.project_id.is_some() {
@@ -195,7 +206,8 @@ pub async fn create(app: &App, request: CreateProject) -> ApiResult<ProjectView>
             return Err(ApiError::titled(ProblemCode::Invalid, title, detail));
         }
         let is_default = asked.default;
-        let mut row = agents::checked(app, asked, Some(&id), &format!("agents[{at}]")).await?;
+        let home = Some((&id, context.as_deref()));
+        let mut row = agents::checked(app, asked, home, &format!("agents[{at}]")).await?;
         // Their order is the one they were given in.
         row.created_ms += i64::try_from(at).unwrap_or_default();
         if is_default || settings.default_agent.is_none() {
@@ -227,7 +239,7 @@ async fn tell(app: &App, id: &ProjectId) -> ApiResult<ProjectView> {
 /// Says something else of one, whole. Sessions that run stay where they are.
 ///
 /// # Errors
-/// 404; as [`create`]; a default agent that is not its own.
+/// 404; as [`create`]; a default agent that is not its own; 409 for a context that its agents are not made for.
 pub async fn update(app: &App, text: &str, asked: ProjectSettings) -> ApiResult<ProjectView> {
     let _turn = app.agents_turn.lock().await;
     let row = find_row(app, text).await?;
@@ -242,6 +254,14 @@ pub async fn update(app: &App, text: &str, asked: ProjectSettings) -> ApiResult<
                 detail,
             ));
         }
+    }
+    if settings.context != row.settings.context {
+        let all = app.store.agents().all().await.map_err(row_error)?;
+        let own = all
+            .iter()
+            .filter(|agent| agent.project.as_ref() == Some(&row.id));
+        let own = own.map(|agent| &agent.settings);
+        contexts::fits(app, settings.context.as_deref(), own)?;
     }
     let saved = app.store.projects().update(&row.id, settings).await;
     saved.map_err(|error| match error {

@@ -22,8 +22,9 @@ pub async fn list(app: &App) -> ApiResult<Vec<SecretView>> {
 /// Stores one.
 ///
 /// # Errors
-/// A bad path or value.
+/// A bad path or value; 409 for an account's.
 pub async fn set(app: &App, path: &str, request: SecretRequest) -> ApiResult<SecretView> {
+    not_an_accounts(path)?;
     let SecretRequest { value, description } = request;
     app.secrets
         .set(path, SecretValue::new(value), description)
@@ -34,8 +35,9 @@ pub async fn set(app: &App, path: &str, request: SecretRequest) -> ApiResult<Sec
 /// Removes one.
 ///
 /// # Errors
-/// 404 when there is none.
+/// 404 when there is none; 409 for an account's.
 pub async fn remove(app: &App, path: &str) -> ApiResult<()> {
+    not_an_accounts(path)?;
     if app
         .secrets
         .remove(path)
@@ -47,6 +49,25 @@ pub async fn remove(app: &App, path: &str) -> ApiResult<()> {
     Err(ApiError::new(
         ProblemCode::NotFound,
         format!("there is no secret `{path}`"),
+    ))
+}
+
+/// A token is checked and its account told when it is given: that is the account's work.
+fn not_an_accounts(path: &str) -> ApiResult<()> {
+    let Some(rest) = path.strip_prefix("accounts/") else {
+        return Ok(());
+    };
+    let name: String = rest
+        .split('/')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(80)
+        .collect();
+    Err(ApiError::titled(
+        ProblemCode::Conflict,
+        "an account's login is set on it",
+        format!("give it with `handler account token {name}`"),
     ))
 }
 

@@ -149,7 +149,9 @@ pub async fn enforcement(
 pub struct AcpQuery {
     /// Harness.
     pub harness: Option<String>,
-    /// Provider: one of the agent's, or any other.
+    /// Account, instead of a provider: one of the agent's, or any other that its project's context allows.
+    pub account: Option<String>,
+    /// Provider: one of the agent's, or any other that its project's context allows.
     pub provider: Option<String>,
     /// One of the provider's models.
     pub model: Option<String>,
@@ -172,6 +174,7 @@ pub async fn acp(
 ) -> ApiResult<Response> {
     let wanted = Wanted {
         harness: query.harness,
+        account: query.account,
         provider: query.provider,
         model: query.model,
         folder: query.folder,

@@ -1,11 +1,13 @@
 //! The HTTP face: routes, and what every request passes first. No rule lives here.
 
+pub mod accounts;
 pub mod agents;
 pub mod archives;
 pub mod audit;
 pub mod auth;
 pub mod builds;
 pub mod caches;
+pub mod contexts;
 pub mod directories;
 pub mod document;
 pub mod events;
@@ -151,7 +153,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(git::get_fork, git::remove_fork))
         .routes(routes!(git::merge_fork))
         .routes(routes!(settings::list_providers, settings::add_provider))
-        .routes(routes!(settings::delete_provider))
+        .routes(routes!(settings::put_provider, settings::delete_provider))
         .routes(routes!(settings::provider_templates))
         .routes(routes!(settings::list_secrets))
         .routes(routes!(logins::list))
@@ -173,6 +175,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(network_routes())
         .merge(project_routes())
         .merge(given_routes())
+        .merge(account_routes())
 }
 
 /// What of this machine agents are given besides their folder: work folders, caches, notes.
@@ -190,6 +193,16 @@ fn given_routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(knowledge::make))
         .routes(routes!(knowledge::browse))
         .routes(routes!(knowledge::note))
+}
+
+/// What people's agents run as, and where.
+fn account_routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(accounts::list, accounts::create))
+        .routes(routes!(accounts::put, accounts::remove))
+        .routes(routes!(accounts::log_in, accounts::log_out))
+        .routes(routes!(contexts::list, contexts::create))
+        .routes(routes!(contexts::put, contexts::remove))
 }
 
 /// What people work on, and who works on it.

@@ -38,9 +38,10 @@ pub async fn list_providers(State(app): S) -> ApiResult<Json<Vec<ProviderView>>>
     Ok(Json(providers::list(&app).await?))
 }
 
-/// Adds or replaces a provider; its key goes to the secret store.
+/// Adds a provider; its key goes to the secret store.
 #[utoipa::path(post, path = "/v1/providers", tag = "providers", request_body = ProviderRequest,
-    responses((status = 201, body = ProviderView)))]
+    responses((status = 201, body = ProviderView),
+    (status = 409, description = "`cannot create the provider`", body = handler_types::Problem)))]
 pub async fn add_provider(
     State(app): S,
     Document(request): Document<ProviderRequest>,
@@ -49,6 +50,19 @@ pub async fn add_provider(
         StatusCode::CREATED,
         Json(providers::add(&app, request).await?),
     ))
+}
+
+/// Says something else of a provider, whole. Its key stays where it is kept, unless `key` or `removeKey` is said.
+#[utoipa::path(put, path = "/v1/providers/{name}", tag = "providers", params(("name" = String, Path)),
+    request_body = ProviderRequest, responses((status = 200, body = ProviderView),
+    (status = 404, description = "`provider not found`", body = handler_types::Problem),
+    (status = 409, description = "`cannot rename the provider`, `provider in use: cannot rename it`", body = handler_types::Problem)))]
+pub async fn put_provider(
+    State(app): S,
+    Path(name): Path<String>,
+    Document(request): Document<ProviderRequest>,
+) -> ApiResult<Json<ProviderView>> {
+    Ok(Json(providers::update(&app, &name, request).await?))
 }
 
 /// Removes a provider and its stored key.

@@ -102,6 +102,18 @@ impl Layout {
         self.config.join("providers")
     }
 
+    /// Account files, `<name>.toml`.
+    #[must_use]
+    pub fn accounts_dir(&self) -> PathBuf {
+        self.config.join("accounts")
+    }
+
+    /// The contexts.
+    #[must_use]
+    pub fn contexts_file(&self) -> PathBuf {
+        self.config.join("contexts.toml")
+    }
+
     /// The sealed secrets.
     #[must_use]
     pub fn secrets_file(&self) -> PathBuf {
@@ -127,7 +139,7 @@ impl Layout {
         self.data.join("harnesses")
     }
 
-    /// What harnesses keep of an agent across its sessions (contract E6): a folder `<harness>@<provider>` each.
+    /// What harnesses keep of an agent across its sessions (contract E6): a folder `<harness>@<account or provider>` each.
     #[must_use]
     pub fn agent_state_dir(&self, id: &AgentId) -> PathBuf {
         self.agent_states_dir().join(id.as_str())

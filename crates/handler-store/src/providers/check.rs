@@ -6,18 +6,30 @@
 //! | `endpoints` | one per protocol, at least one |
 //! | `apiKey` | exactly one of `secret` `env` `file` `command` |
 //! | `[[models]]` | `id` and what is known about it, at least one |
+//! | `[files.HARNESS]` | slot of its config files → exactly one of `file` `env` `content` |
+//! | `contexts` | names of contexts, or `any` |
 
 use super::ProviderFileError;
 use super::url::check_endpoint;
-use crate::secrets::check_path;
+use crate::reference::{
+    check_contexts, check_reference, check_version, is_host_path, is_variable, short_text,
+};
 use crate::strict::Checker;
 use handler_types::provider::{PROVIDER_VERSION, Provider};
 use std::collections::BTreeSet;
 use toml_edit::{Item, TableLike, Value};
 
-const TOP: &[&str] = &["apiVersion", "description", "endpoints", "apiKey", "models"];
+const TOP: &[&str] = &[
+    "apiVersion",
+    "description",
+    "endpoints",
+    "apiKey",
+    "models",
+    "files",
+    "contexts",
+];
 const PROTOCOLS: &[&str] = &["anthropic", "openai-chat", "responses", "gemini"];
-const SOURCES: &[&str] = &["secret", "env", "file", "command"];
+const FILE_SOURCES: &[&str] = &["file", "env", "content"];
 const MODEL: &[&str] = &[
     "id",
     "name",
@@ -27,8 +39,8 @@ const MODEL: &[&str] = &[
     "images",
     "temperature",
 ];
-/// Longest text of a description, model id or name, in characters.
-const MAX_TEXT: usize = 500;
+/// Longest content of a file that is written here, bytes.
+const MAX_CONTENT: usize = 256 * 1024;
 /// Most models of one provider.
 const MAX_MODELS: usize = 1000;
 
@@ -74,23 +86,63 @@ pub fn parse_provider(name: &str, text: &str) -> Result<Provider, Vec<String>> {
 
 fn top(checker: &mut Checker<'_>, table: &dyn TableLike, name: &str) {
     checker.known_keys(table, TOP, "");
-    match table.get("apiVersion") {
-        None => checker.problem(
-            None,
-            &format!("apiVersion is missing: write apiVersion = \"{PROVIDER_VERSION}\""),
-        ),
-        Some(item) if item.as_str() != Some(PROVIDER_VERSION) => checker.problem(
-            item.span(),
-            &format!("apiVersion must be \"{PROVIDER_VERSION}\""),
-        ),
-        Some(_) => {}
-    }
+    check_version(checker, table, PROVIDER_VERSION);
     short_text(checker, table, "description");
     endpoints(checker, table);
     if let Some(item) = table.get("apiKey") {
-        api_key(checker, item, name);
+        let path = format!("providers/{name}/apiKey");
+        let advice = format!(
+            "run `handler secret set {path}`, then write apiKey = {{ secret = \"{path}\" }}"
+        );
+        check_reference(checker, item, ("apiKey", "key"), &advice);
     }
     models(checker, table);
+    if let Some(item) = table.get("files") {
+        files(checker, item);
+    }
+    check_contexts(checker, table);
+}
+
+fn files(checker: &mut Checker<'_>, item: &Item) {
+    let message = "files must be tables: [files.codex] instructions_md = { content = \"…\" }";
+    let Some(harnesses) = item.as_table_like() else {
+        checker.problem(item.span(), message);
+        return;
+    };
+    for (_, slots) in harnesses.iter() {
+        let Some(slots) = slots.as_table_like() else {
+            checker.problem(item.span(), message);
+            continue;
+        };
+        for (slot, source) in slots.iter() {
+            let shown: String = slot.chars().take(60).collect();
+            file(checker, source, &shown);
+        }
+    }
+}
+
+fn file(checker: &mut Checker<'_>, item: &Item, slot: &str) {
+    let table = item.as_table_like().filter(|table| table.len() == 1);
+    let Some((source, value)) = table.and_then(|table| table.iter().next()) else {
+        let message = format!("{slot} needs exactly one of file, env, content");
+        checker.problem(item.span(), &message);
+        return;
+    };
+    let is_fine = match (source, value.as_str()) {
+        ("file", Some(text)) => is_host_path(text),
+        ("env", Some(text)) => is_variable(text),
+        ("content", Some(text)) => text.len() <= MAX_CONTENT,
+        _ => false,
+    };
+    if !FILE_SOURCES.contains(&source) {
+        let message = format!("{slot} needs exactly one of file, env, content");
+        checker.problem(item.span(), &message);
+    } else if !is_fine {
+        let message = format!(
+            "{slot}: file is a path from / or ~/, env the name of a variable, content a text of at most 256 KiB"
+        );
+        checker.problem(value.span(), &message);
+    }
 }
 
 fn endpoints(checker: &mut Checker<'_>, top: &dyn TableLike) {
@@ -115,64 +167,6 @@ fn endpoints(checker: &mut Checker<'_>, top: &dyn TableLike) {
             checker.problem(item.span(), &format!("{what}: {rule}"));
         }
     }
-}
-
-fn api_key(checker: &mut Checker<'_>, item: &Item, name: &str) {
-    let path = format!("providers/{name}/apiKey");
-    let Some(table) = item.as_table_like() else {
-        checker.problem(
-            item.span(),
-            &format!(
-                "apiKey must not hold the key itself: run `handler secret set {path}`, then write \
-                 apiKey = {{ secret = \"{path}\" }}"
-            ),
-        );
-        return;
-    };
-    checker.known_keys(table, SOURCES, " in apiKey");
-    let given = SOURCES
-        .iter()
-        .filter(|source| table.contains_key(source))
-        .count();
-    if given != 1 {
-        checker.problem(
-            item.span(),
-            "apiKey needs exactly one of secret, env, file, command",
-        );
-    }
-    for (source, item) in table.iter() {
-        let problem = match (source, item.as_str()) {
-            ("secret", Some(text)) => check_path(text).err().map(|error| error.to_string()),
-            ("env", Some(text)) => {
-                (!is_variable(text)).then(|| "apiKey.env is not the name of a variable".to_owned())
-            }
-            ("file", Some(text)) => (!text.starts_with('/') && !text.starts_with("~/"))
-                .then(|| "apiKey.file must start with / or ~/".to_owned()),
-            ("command", _) => (!is_command(item))
-                .then(|| "apiKey.command must be a list of texts, a program first".to_owned()),
-            ("secret" | "env" | "file", None) => Some(format!("apiKey.{source} must be a text")),
-            _ => None,
-        };
-        if let Some(problem) = problem {
-            checker.problem(item.span(), &problem);
-        }
-    }
-}
-
-fn is_variable(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && text.len() <= 200
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
-
-fn is_command(item: &Item) -> bool {
-    item.as_array().is_some_and(|words| {
-        words.iter().all(Value::is_str)
-            && words
-                .get(0)
-                .and_then(Value::as_str)
-                .is_some_and(|program| !program.is_empty())
-    })
 }
 
 fn models(checker: &mut Checker<'_>, top: &dyn TableLike) {
@@ -249,14 +243,5 @@ fn model<'d>(
         if !float && !whole {
             checker.problem(item.span(), "temperature must be a number from 0 up");
         }
-    }
-}
-
-fn short_text(checker: &mut Checker<'_>, table: &dyn TableLike, key: &str) {
-    if let Some(item) = table.get(key)
-        && let Some(text) = checker.text(item, key)
-        && text.chars().count() > MAX_TEXT
-    {
-        checker.problem(item.span(), &format!("{key} has more than 500 characters"));
     }
 }

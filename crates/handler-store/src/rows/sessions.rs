@@ -9,6 +9,7 @@ use handler_types::session::SessionState;
 use handler_types::{AgentId, SessionId};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter};
+use std::collections::BTreeMap;
 
 const TABLE: &str = "sessions";
 const COLUMNS: &str =
@@ -23,7 +24,7 @@ pub struct SessionRow {
     pub scope: String,
     /// Harness name.
     pub harness: String,
-    /// Provider name.
+    /// Provider name; empty: on an account, which the document names.
     pub provider: String,
     /// Its state.
     pub state: SessionState,
@@ -133,6 +134,15 @@ impl Sessions {
         self.0.read(move |db| find(db, &text)).await
     }
 
+    /// How many sessions there are on each account, and when one of them was changed last (milliseconds since the
+    /// epoch).
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn on_accounts(&self) -> Result<BTreeMap<String, (u64, i64)>, StoreError> {
+        self.0.read(|db| on_accounts(db)).await
+    }
+
     /// Every row, oldest first: what the daemon starts from.
     ///
     /// # Errors
@@ -168,6 +178,25 @@ fn read(row: &Row<'_>) -> Result<SessionRow, StoreError> {
             .map(|agent| from_word(agent, TABLE, &key, "agent_id"))
             .transpose()?,
     })
+}
+
+fn on_accounts(db: &Connection) -> Result<BTreeMap<String, (u64, i64)>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT json_extract(document, '$.account'), count(*), max(updated_ms) FROM sessions \
+         WHERE provider = '' GROUP BY 1",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut found = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let count: i64 = row.get(1)?;
+        if let Some(account) = row.get::<_, Option<String>>(0)? {
+            found.insert(
+                account,
+                (u64::try_from(count).unwrap_or_default(), row.get(2)?),
+            );
+        }
+    }
+    Ok(found)
 }
 
 fn one(db: &Connection, id: &str) -> Result<Option<SessionRow>, StoreError> {

@@ -28,7 +28,8 @@ fn agent(n: u8, project: Option<&ProjectRow>, name: &str) -> AgentRow {
             name: Some(name.to_owned()),
             models: vec![ModelAccess {
                 harness: Some("pi".to_owned()),
-                provider: "here".to_owned(),
+                account: None,
+                provider: Some("here".to_owned()),
                 model: Some("m".to_owned()),
             }],
             ..AgentSettings::default()

@@ -1,7 +1,9 @@
 //! Provider files: strict reading, and wrong ones that stand in nobody's way.
 
 use handler_store::providers::{ProviderFileError, ProviderFiles, parse_provider};
-use handler_types::provider::{PROVIDER_VERSION, Protocol, Provider, ProviderModel, SecretRef};
+use handler_types::provider::{
+    FileSource, PROVIDER_VERSION, Protocol, Provider, ProviderModel, SecretRef,
+};
 use std::collections::BTreeMap;
 
 const GOOD: &str = r#"# hand-written
@@ -218,6 +220,20 @@ fn provider() -> Provider {
                 ..ProviderModel::default()
             },
         ],
+        files: BTreeMap::from([(
+            "codex".to_owned(),
+            BTreeMap::from([
+                (
+                    "instructions_md".to_owned(),
+                    FileSource::Content("You are Codex.\n".to_owned()),
+                ),
+                (
+                    "config_toml".to_owned(),
+                    FileSource::File("~/codex.toml".to_owned()),
+                ),
+            ]),
+        )]),
+        contexts: vec!["Work".to_owned(), "any".to_owned()],
     }
 }
 

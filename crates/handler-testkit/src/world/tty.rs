@@ -25,6 +25,19 @@ impl World {
     /// # Errors
     /// When there is no terminal or no `setsid`.
     pub fn on_tty(&self, args: &[&str], size: (u16, u16)) -> anyhow::Result<Tty> {
+        self.on_tty_with(args, size, &[])
+    }
+
+    /// The same with more in its environment.
+    ///
+    /// # Errors
+    /// As [`World::on_tty`].
+    pub fn on_tty_with(
+        &self,
+        args: &[&str],
+        size: (u16, u16),
+        env: &[(&str, &str)],
+    ) -> anyhow::Result<Tty> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
         grantpt(&master)?;
         unlockpt(&master)?;
@@ -42,6 +55,7 @@ impl World {
             .arg(&self.program)
             .args(args)
             .env("TERM", "xterm-256color")
+            .envs(env.iter().copied())
             .stdin(slave.try_clone()?)
             .stdout(slave.try_clone()?)
             .stderr(slave)

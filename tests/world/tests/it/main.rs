@@ -1,5 +1,6 @@
 //! Whole-product tests.
 
+mod accounts;
 mod activity;
 mod agents;
 mod api;

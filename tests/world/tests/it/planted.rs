@@ -1,7 +1,7 @@
 //! Keys are planted, used in every way a program can, with the filter and the daemon killed in between; then
 //! everything there is is searched for them. The filter has them, or the search would show nothing; nobody else.
 
-mod everywhere;
+pub(crate) mod everywhere;
 mod uses;
 
 use crate::clients::Place;
@@ -21,7 +21,7 @@ fn key() -> String {
 }
 
 /// The filter's process.
-fn filter(world: &World) -> anyhow::Result<i32> {
+pub(crate) fn filter(world: &World) -> anyhow::Result<i32> {
     let members = world.processes();
     let filter = members
         .iter()

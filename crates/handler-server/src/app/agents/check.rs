@@ -4,9 +4,9 @@
 //! canonical path. Things that may be mended outside (a program not installed, a secret without a value) are no
 //! refusal: the agent says them as its `problem`.
 
-use crate::app::agent::would_run;
+use crate::app::agent::{ModelUse, would_run};
 use crate::app::sandboxes::work_folder;
-use crate::app::{harnesses, providers};
+use crate::app::{contexts, harnesses};
 use crate::http::problem::{ApiError, chain};
 use crate::state::App;
 use handler_store::secrets::check_path;
@@ -34,6 +34,11 @@ impl Problems {
         self.0.push((ProblemCode::Invalid, title, text.into()));
     }
 
+    /// Notes one that another thing stands against (409).
+    fn conflict(&mut self, title: &'static str, text: impl Into<String>) {
+        self.0.push((ProblemCode::Conflict, title, text.into()));
+    }
+
     fn refused(&mut self, title: &'static str, what: &str, error: &ApiError) {
         let text = format!("{what}: {}", error.0.detail);
         self.0.push((error.0.code, title, text));
@@ -54,15 +59,24 @@ impl Problems {
     }
 }
 
+/// Where an agent is at home.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Home<'a> {
+    /// In a project; else outside.
+    pub(super) is_project: bool,
+    /// The project's context.
+    pub(super) context: Option<&'a str>,
+}
+
 /// The settings as they are kept; what is wrong goes to `problems`.
 pub(super) async fn settings(
     app: &App,
     mut asked: AgentSettings,
-    is_in_project: bool,
+    home: Home<'_>,
     problems: &mut Problems,
 ) -> AgentSettings {
-    words(&mut asked, is_in_project, problems);
-    asked.models = models(app, &asked, problems);
+    words(&mut asked, home.is_project, problems);
+    asked.models = models(app, &asked, home, problems);
     network(&mut asked.network, problems);
     secrets(&asked, problems);
     asked.folders = folders(app, &asked.folders, problems);
@@ -77,7 +91,7 @@ pub(super) async fn settings(
         );
     }
     if let Some(scope) = &asked.scope {
-        if is_in_project {
+        if home.is_project {
             let text = "scope: it works in its project's folder and has none of its own";
             problems.add("given by its project", text);
         } else {
@@ -130,52 +144,95 @@ fn words(asked: &mut AgentSettings, is_in_project: bool, problems: &mut Problems
 
 const MODEL_TITLE: &str = "model access unusable";
 
-fn models(app: &App, asked: &AgentSettings, problems: &mut Problems) -> Vec<ModelAccess> {
+fn models(
+    app: &App,
+    asked: &AgentSettings,
+    home: Home<'_>,
+    problems: &mut Problems,
+) -> Vec<ModelAccess> {
     if asked.models.is_empty() || asked.models.len() > MAX_MODELS {
         let text = format!("models: 1 to {MAX_MODELS}, e.g. {{\"provider\": \"anthropic\"}}");
         problems.add(MODEL_TITLE, text);
     }
     let mut found: Vec<ModelAccess> = Vec::new();
     for (at, access) in asked.models.iter().take(MAX_MODELS).enumerate() {
-        match model(app, access, asked.permissions) {
+        match model(app, access, asked.permissions, home.context) {
             Ok(access) if found.contains(&access) => {
                 let text = format!("models[{at}]: it is there twice");
                 problems.add(MODEL_TITLE, text);
             }
             Ok(access) => found.push(access),
+            Err((title, text)) if title == contexts::NOT_FOR_IT => {
+                problems.conflict(title, format!("models[{at}]: {text}"));
+            }
             Err((title, text)) => problems.add(title, format!("models[{at}]: {text}")),
         }
     }
     found
 }
 
-/// One model with what was left out: what E1 asks for, tried on the launch itself.
-fn model(
+/// One model with what was left out: what E1 asks for, tried on the launch itself, and what D.19 does.
+pub(super) fn model(
     app: &App,
     access: &ModelAccess,
     permissions: PermissionMode,
+    context: Option<&str>,
 ) -> Result<ModelAccess, (&'static str, String)> {
     let refused = |text: String| (MODEL_TITLE, text);
-    let name = &access.provider;
-    let provider = providers::usable(app, name).map_err(|e| refused(e.0.detail))?;
-    let descriptor = match &access.harness {
-        Some(harness) => harnesses::descriptor(harness).map_err(|e| refused(e.0.detail))?,
-        None => usual(app, name, &provider, permissions).map_err(refused)?,
+    let through = access
+        .through()
+        .ok_or_else(|| refused("name an account or a provider, and not both".to_owned()))?;
+    let asked = access.model.clone().unwrap_or_default();
+    let used = ModelUse::of(app, through, &asked).map_err(|e| refused(e.0.detail))?;
+    let descriptor = program(app, access, &used, permissions).map_err(refused)?;
+    let first = match &used {
+        ModelUse::Provider { provider, .. } => provider.models.first(),
+        ModelUse::Account { .. } => None,
     };
-    let first = || provider.models.first().map(|model| model.id.clone());
-    let model = access.model.clone().or_else(first).unwrap_or_default();
-    would_run(descriptor, name, &provider, &model, permissions).map_err(|error| {
+    let model = access
+        .model
+        .clone()
+        .filter(|model| !model.is_empty())
+        .or_else(|| first.map(|model| model.id.clone()));
+    let used = ModelUse::of(app, through, model.as_deref().unwrap_or_default());
+    let used = used.map_err(|e| refused(e.0.detail))?;
+    would_run(descriptor, &used, permissions).map_err(|error| {
         let title = match error {
             handler_harness::RenderError::Permission { .. } => "permission mode not offered",
             _ => MODEL_TITLE,
         };
         (title, chain(&error))
     })?;
+    contexts::check(context, &used).map_err(|e| (contexts::NOT_FOR_IT, e.0.detail))?;
     Ok(ModelAccess {
         harness: Some(descriptor.name.clone()),
-        provider: name.clone(),
-        model: Some(model),
+        account: access.account.clone(),
+        provider: access.provider.clone(),
+        model,
     })
+}
+
+/// The program: an account's own; with a provider the one that is named, else a usual one.
+fn program(
+    app: &App,
+    access: &ModelAccess,
+    used: &ModelUse<'_>,
+    permissions: PermissionMode,
+) -> Result<&'static HarnessDescriptor, String> {
+    let named = |name: &str| harnesses::descriptor(name).map_err(|e| e.0.detail);
+    match (used, &access.harness) {
+        (ModelUse::Account { name, account, .. }, Some(harness)) if *harness != account.harness => {
+            let own = &account.harness;
+            Err(format!(
+                "account `{name}` is one of {own}, not of {harness}"
+            ))
+        }
+        (ModelUse::Account { account, .. }, _) => named(&account.harness),
+        (_, Some(harness)) => named(harness),
+        (ModelUse::Provider { name, provider, .. }, None) => {
+            usual(app, name, provider, permissions)
+        }
+    }
 }
 
 /// The program when none is named: the first of the catalogue that fits and is installed, else the first that fits.

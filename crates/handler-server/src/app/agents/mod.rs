@@ -14,10 +14,10 @@ pub(crate) use follow::merged;
 pub use session::{Extras, Use, extras, for_session, touch};
 pub use view::views;
 
-use crate::app::audit;
 use crate::app::launches;
 use crate::app::network::Edit;
 use crate::app::sessions::{self, store_error};
+use crate::app::{audit, contexts};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use check::Problems;
@@ -136,21 +136,27 @@ fn unknown_project(id: &str) -> ApiError {
     ApiError::titled(ProblemCode::Invalid, "unknown project", detail)
 }
 
-/// A new agent's row, checked; `own` is the project it is made with, `what` stands before each problem.
+/// A new agent's row, checked; `own` is the project it is made with and its context, `what` stands before each problem.
 pub(super) async fn checked(
     app: &App,
     request: AgentRequest,
-    own: Option<&ProjectId>,
+    own: Option<(&ProjectId, Option<&str>)>,
     what: &str,
 ) -> ApiResult<AgentRow> {
-    let project = own.cloned().or(request.project_id.clone());
+    let project = own.map(|(id, _)| id.clone()).or(request.project_id.clone());
+    let mut context = own.and_then(|(_, context)| context.map(str::to_owned));
     if let (Some(id), None) = (&project, own) {
         let found = app.store.projects().get(id).await.map_err(row_error)?;
-        found.ok_or_else(|| unknown_project(id.as_str()))?;
+        let found = found.ok_or_else(|| unknown_project(id.as_str()))?;
+        context = found.settings.context;
     }
+    let home = check::Home {
+        is_project: project.is_some(),
+        context: context.as_deref(),
+    };
     let is_confirmed = request.confirm_risks;
     let mut problems = Problems::default();
-    let settings = check::settings(app, request.into(), project.is_some(), &mut problems).await;
+    let settings = check::settings(app, request.into(), home, &mut problems).await;
     problems.none().map_err(|error| prefixed(error, what))?;
     confirmed(&risks::guarded(), &settings, is_confirmed).map_err(|e| prefixed(e, what))?;
     let now = now_ms();
@@ -206,7 +212,12 @@ pub async fn update(app: &Arc<App>, text: &str, request: AgentRequest) -> ApiRes
     }
     let (is_default, is_confirmed) = (request.default, request.confirm_risks);
     let mut problems = Problems::default();
-    let settings = check::settings(app, request.into(), row.project.is_some(), &mut problems).await;
+    let context = contexts::of_project(app, row.project.as_ref()).await?;
+    let home = check::Home {
+        is_project: row.project.is_some(),
+        context: context.as_deref(),
+    };
+    let settings = check::settings(app, request.into(), home, &mut problems).await;
     problems.none()?;
     confirmed(&row.settings, &settings, is_confirmed)?;
     save(app, &row, settings, is_default).await

@@ -1,12 +1,13 @@
 //! An agent's sessions: what a request for one means, and what a start of one is given.
 
-use super::row_error;
-use crate::app::knowledge;
+use super::{check, row_error};
+use crate::app::agent::ModelUse;
 use crate::app::sandboxes::{grant_secret, work_folder};
+use crate::app::{contexts, knowledge};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use handler_store::rows::AgentRow;
-use handler_types::agent::{AgentSettings, ModelAccess};
+use handler_types::agent::{AgentSettings, ModelAccess, Through};
 use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::{Confinement, MountSpec, PhantomBinding, Resources, SandboxSpec};
 use handler_types::session::CreateSession;
@@ -45,7 +46,11 @@ pub async fn for_session(
         ApiError::titled(ProblemCode::NotFound, "agent not found", detail)
     })?;
     let scope = scope(app, &row, &request.scope).await?;
-    let filled = fill(&row.settings, request, scope)?;
+    let access = match choose(&row.settings, &request) {
+        Ok(access) => access,
+        Err(error) => other(app, &row, &request).await?.ok_or(error)?,
+    };
+    let filled = fill(&row.settings, access, request, scope)?;
     let agent = Use {
         agent: row.id,
         project: row.project,
@@ -85,13 +90,41 @@ fn differs(detail: impl Into<String>) -> ApiError {
     ApiError::titled(ProblemCode::Conflict, "not the agent's settings", detail)
 }
 
+/// What the request names that the agent does not list, for this session only; none: it names no account and no
+/// provider.
+async fn other(
+    app: &App,
+    row: &AgentRow,
+    request: &CreateSession,
+) -> ApiResult<Option<ModelAccess>> {
+    if Through::of(request.account.as_deref(), request.provider.as_deref()).is_none() {
+        return Ok(None);
+    }
+    let access = ModelAccess {
+        harness: request.harness.clone(),
+        account: request.account.clone(),
+        provider: request.provider.clone(),
+        model: request.model.clone(),
+    };
+    let context = contexts::of_project(app, row.project.as_ref()).await?;
+    let checked = check::model(app, &access, row.settings.permissions, context.as_deref());
+    let checked = checked.map_err(|(title, text)| {
+        let code = match title {
+            contexts::NOT_FOR_IT => ProblemCode::Conflict,
+            _ => ProblemCode::Invalid,
+        };
+        ApiError::titled(code, title, text)
+    });
+    checked.map(Some)
+}
+
 /// Fills in what the request leaves open, and refuses what is not the agent's. Pure.
 fn fill(
     settings: &AgentSettings,
+    access: ModelAccess,
     mut request: CreateSession,
     scope: String,
 ) -> ApiResult<CreateSession> {
-    let access = choose(settings, &request)?;
     let mut other = Vec::new();
     let native = |backend: &Option<String>| backend.clone().unwrap_or_else(|| "native".into());
     if request
@@ -137,7 +170,8 @@ fn fill(
         return Err(differs(detail));
     }
     request.harness = access.harness;
-    request.provider = Some(access.provider);
+    request.account = access.account;
+    request.provider = access.provider;
     request.model = access.model;
     request.permissions = Some(settings.permissions);
     request.network = Some(settings.network.clone());
@@ -157,7 +191,8 @@ fn choose(settings: &AgentSettings, request: &CreateSession) -> ApiResult<ModelA
             asked.as_ref().is_none_or(|asked| Some(asked) == own)
         };
         is(&request.harness, access.harness.as_ref())
-            && is(&request.provider, Some(&access.provider))
+            && is(&request.account, access.account.as_ref())
+            && is(&request.provider, access.provider.as_ref())
             && is(&request.model, access.model.as_ref())
     };
     settings.models.iter().find(fits).cloned().ok_or_else(|| {
@@ -169,8 +204,9 @@ fn choose(settings: &AgentSettings, request: &CreateSession) -> ApiResult<ModelA
 
 fn said(access: &ModelAccess) -> String {
     let harness = access.harness.as_deref().unwrap_or_default();
-    let model = access.model.as_deref().unwrap_or_default();
-    format!("{harness} with {model} of {}", access.provider)
+    let model = access.model.as_deref().unwrap_or("its own model");
+    let through = access.through().map_or("nothing", Through::name);
+    format!("{harness} with {model} of {through}")
 }
 
 /// What an agent's sandbox has besides its harness and its model.
@@ -186,12 +222,13 @@ pub struct Extras {
 /// the session itself has.
 ///
 /// # Errors
-/// 409 when the agent is gone; a folder that may not be used any more; a secret without a value.
+/// 409 when the agent is gone, or its project's context does not allow what it runs on; a folder that may not be used any more; a secret without a value.
 pub async fn extras(
     app: &App,
     agent: Option<&AgentId>,
     network: &NetworkPolicy,
     own_knowledge: &[String],
+    used: &ModelUse<'_>,
 ) -> ApiResult<Extras> {
     let Some(id) = agent else {
         return Ok(Extras {
@@ -203,6 +240,8 @@ pub async fn extras(
         let detail = "its agent was removed: its history stays, but it cannot go on";
         ApiError::new(ProblemCode::Conflict, detail)
     })?;
+    let context = contexts::of_project(app, row.project.as_ref()).await?;
+    contexts::check(context.as_deref(), used)?;
     let mut extras = Extras::default();
     for folder in &row.settings.folders {
         let source = work_folder(app, &folder.source)?;
@@ -276,7 +315,8 @@ mod tests {
     fn access(harness: &str, model: &str) -> ModelAccess {
         ModelAccess {
             harness: Some(harness.into()),
-            provider: "here".into(),
+            account: None,
+            provider: Some("here".into()),
             model: Some(model.into()),
         }
     }
@@ -289,14 +329,19 @@ mod tests {
         }
     }
 
+    fn filled(request: CreateSession) -> ApiResult<CreateSession> {
+        let access = choose(&settings(), &request)?;
+        fill(&settings(), access, request, "/w".into())
+    }
+
     #[test]
     fn what_is_left_open_is_the_agents_and_its_models_can_be_chosen_among() {
-        let filled = fill(&settings(), CreateSession::default(), "/w".into()).expect("filled");
-        assert_eq!(filled.harness.as_deref(), Some("pi"));
-        assert_eq!(filled.model.as_deref(), Some("small"));
-        assert_eq!(filled.network, Some(NetworkPolicy::default()));
+        let made = filled(CreateSession::default()).expect("filled");
+        assert_eq!(made.harness.as_deref(), Some("pi"));
+        assert_eq!(made.model.as_deref(), Some("small"));
+        assert_eq!(made.network, Some(NetworkPolicy::default()));
         assert_eq!(
-            (filled.turn_timeout_secs, filled.scope.as_str()),
+            (made.turn_timeout_secs, made.scope.as_str()),
             (Some(60), "/w")
         );
         let asked = CreateSession {
@@ -306,7 +351,7 @@ mod tests {
             idle_timeout_secs: Some(5),
             ..CreateSession::default()
         };
-        let filled = fill(&settings(), asked, "/w".into()).expect("filled");
+        let filled = filled(asked).expect("filled");
         assert_eq!(filled.model.as_deref(), Some("large"));
         assert_eq!(filled.idle_timeout_secs, Some(5));
     }
@@ -316,9 +361,7 @@ mod tests {
         let asked = |change: fn(&mut CreateSession)| {
             let mut asked = CreateSession::default();
             change(&mut asked);
-            fill(&settings(), asked, "/w".into())
-                .expect_err("refused")
-                .0
+            filled(asked).expect_err("refused").0
         };
         for (change, named) in [
             (

@@ -1,15 +1,17 @@
 //! An agent as it is now: which of its models can run, what they need, and what stands in the way.
 
 use super::row_error;
-use crate::app::agent::would_run;
+use crate::app::agent::{ModelUse, would_run};
 use crate::app::sandboxes::work_folder;
-use crate::app::{harnesses, knowledge, providers, secrets};
+use crate::app::{accounts, contexts, harnesses, knowledge, secrets};
 use crate::http::problem::{ApiError, ApiResult, chain};
 use crate::state::App;
 use handler_base::clock::rfc3339;
 use handler_store::rows::{AgentRow, ProjectRow};
 use handler_types::ProjectId;
-use handler_types::agent::{AgentModel, AgentSettings, AgentView, ModelAccess, RequiredHost};
+use handler_types::agent::{
+    AgentModel, AgentSettings, AgentView, ModelAccess, RequiredHost, Through,
+};
 use handler_types::network::NetworkPolicy;
 use handler_types::provider::SecretRef;
 use std::collections::HashMap;
@@ -70,9 +72,10 @@ async fn view(
         Some(project) => Some(project.settings.folder.clone()),
         None => settings.scope.clone(),
     };
+    let context = project.and_then(|project| project.settings.context.as_deref());
     let mut models = Vec::with_capacity(settings.models.len());
     for access in &settings.models {
-        models.push(model(app, &settings, access).await);
+        models.push(model(app, &settings, access, context).await);
     }
     let problem = match problem(app, &settings, scope.as_deref()).await {
         None if models.iter().all(|model| model.problem.is_some()) => {
@@ -128,49 +131,63 @@ async fn problem(app: &App, settings: &AgentSettings, scope: Option<&str>) -> Op
     None
 }
 
-async fn model(app: &App, settings: &AgentSettings, access: &ModelAccess) -> AgentModel {
+async fn model(
+    app: &App,
+    settings: &AgentSettings,
+    access: &ModelAccess,
+    context: Option<&str>,
+) -> AgentModel {
     let mut view = AgentModel {
         harness: access.harness.clone().unwrap_or_default(),
+        account: access.account.clone(),
         provider: access.provider.clone(),
         model: access.model.clone().unwrap_or_default(),
         problem: None,
         required_hosts: Vec::new(),
     };
-    match needs(app, settings, &view).await {
+    let Some(through) = access.through() else {
+        view.problem = Some("it names no account and no provider: save it anew".to_owned());
+        return view;
+    };
+    let used = match ModelUse::of(app, through, access.model.as_deref().unwrap_or_default()) {
+        Ok(used) => used,
+        Err(error) => {
+            view.problem = Some(error.0.detail);
+            return view;
+        }
+    };
+    match needs(settings, &view.harness, through, &used) {
         Ok(hosts) => view.required_hosts = hosts,
         Err(why) => view.problem = Some(why),
     }
     if view.problem.is_none() {
-        view.problem = missing(app, settings, &view).await;
+        let fits = contexts::check(context, &used);
+        view.problem = fits.err().map(|error| error.0.detail);
+    }
+    if view.problem.is_none() {
+        view.problem = missing(app, settings, &view.harness, &used).await;
     }
     view
 }
 
 /// The hosts that a sandbox with this model needs (contract E4), none twice.
-async fn needs(
-    app: &App,
+fn needs(
     settings: &AgentSettings,
-    model: &AgentModel,
+    harness: &str,
+    through: Through<'_>,
+    used: &ModelUse<'_>,
 ) -> Result<Vec<RequiredHost>, String> {
-    let name = &model.provider;
-    let provider = providers::usable(app, name).map_err(|e| e.0.detail)?;
-    let descriptor = harnesses::descriptor(&model.harness).map_err(|e| e.0.detail)?;
-    let launch = would_run(
-        descriptor,
-        name,
-        &provider,
-        &model.model,
-        settings.permissions,
-    );
+    let descriptor = harnesses::descriptor(harness).map_err(|e| e.0.detail)?;
+    let launch = would_run(descriptor, used, settings.permissions);
     let launch = launch.map_err(|e| chain(&e))?;
     let mut hosts: Vec<RequiredHost> = Vec::new();
     if !matches!(settings.network, NetworkPolicy::Filtered { .. }) {
         return Ok(hosts);
     }
-    let by_provider = launch
+    let by_model = launch
         .egress
         .into_iter()
-        .map(|host| (host, format!("provider {name}")));
+        .map(|host| (host, through.to_string()));
     let by_secrets = settings.secrets.iter().flat_map(|(variable, grant)| {
         let by = format!("secret {} ({variable})", grant.secret);
         grant
@@ -178,7 +195,7 @@ async fn needs(
             .iter()
             .map(move |host| (host.clone(), by.clone()))
     });
-    for (host, by) in by_provider.chain(by_secrets) {
+    for (host, by) in by_model.chain(by_secrets) {
         let found = RequiredHost { host, by };
         if !hosts.contains(&found) {
             hosts.push(found);
@@ -187,16 +204,28 @@ async fn needs(
     Ok(hosts)
 }
 
-/// What of it is not there: the key's value, the program.
-async fn missing(app: &App, settings: &AgentSettings, model: &AgentModel) -> Option<String> {
-    let provider = providers::usable(app, &model.provider).ok()?;
+/// What of it is not there: the key's value, the login, the program.
+async fn missing(
+    app: &App,
+    settings: &AgentSettings,
+    harness: &str,
+    used: &ModelUse<'_>,
+) -> Option<String> {
     // Commands and files are not run just to be shown: only the store is asked.
-    if let Some(key @ SecretRef::Secret(_)) = &provider.api_key
-        && let Err(error) = secrets::resolve(app, key).await
-    {
-        return Some(error.0.detail);
+    let value = match used {
+        ModelUse::Account { name, account, .. } => accounts::logged_in(app, name, account).await,
+        ModelUse::Provider { provider, .. } => match &provider.api_key {
+            Some(key @ SecretRef::Secret(_)) => {
+                let found = secrets::resolve(app, key).await;
+                found.map(|_| ()).map_err(|error| error.0.detail)
+            }
+            _ => Ok(()),
+        },
+    };
+    if let Err(why) = value {
+        return Some(why);
     }
-    let descriptor = harnesses::descriptor(&model.harness).ok()?;
+    let descriptor = harnesses::descriptor(harness).ok()?;
     let there = match settings.backend.as_deref().filter(|name| *name != "native") {
         None => harnesses::installed(app, descriptor).map(|_| ()),
         Some(backend) => harnesses::image(app, backend, descriptor).await.map(|_| ()),

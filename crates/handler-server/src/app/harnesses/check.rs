@@ -2,7 +2,7 @@
 //! `session/new` in a sandbox without network, through the same pipeline that sessions use.
 
 use super::install::{in_sandbox, spec};
-use crate::app::agent::{AgentRequest, GuestAgent, HarnessPlace, prepare};
+use crate::app::agent::{AgentRequest, GuestAgent, HarnessPlace, ModelUse, prepare};
 use crate::app::sandboxes::engine_error;
 use crate::http::problem::{ApiError, ApiResult, chain};
 use crate::state::App;
@@ -55,6 +55,8 @@ fn nowhere(descriptor: &HarnessDescriptor) -> Provider {
             id: "check".to_owned(),
             ..Default::default()
         }],
+        files: BTreeMap::new(),
+        contexts: Vec::new(),
     }
 }
 
@@ -79,9 +81,11 @@ async fn conversation(
         AgentRequest {
             descriptor,
             place: HarnessPlace::Prefix(staging.to_owned()),
-            provider_name: "check",
-            provider: nowhere(descriptor),
-            model: "check",
+            used: ModelUse::Provider {
+                name: "check",
+                provider: nowhere(descriptor),
+                model: "check",
+            },
             permissions: mode,
             network: NetworkPolicy::None,
             scope: &scope,

@@ -4,7 +4,9 @@
 
 use super::mcp_probe::{self, MARK};
 use super::probe::{Conversation, has_option, modes};
-use crate::app::agent::{self, AgentRequest, GuestAgent, HarnessPlace, PreparedAgent, prepare};
+use crate::app::agent::{
+    self, AgentRequest, GuestAgent, HarnessPlace, ModelUse, PreparedAgent, prepare,
+};
 use crate::app::builds::Run;
 use crate::app::exec;
 use crate::app::sandboxes::engine_error;
@@ -100,9 +102,11 @@ pub(super) async fn harness(
                 backend: run.backend.clone(),
                 image: image.clone(),
             },
-            provider_name: "check",
-            provider: nowhere(descriptor, &key),
-            model: "check",
+            used: ModelUse::Provider {
+                name: "check",
+                provider: nowhere(descriptor, &key),
+                model: "check",
+            },
             permissions: mode,
             network: NetworkPolicy::None,
             scope: &project.to_string_lossy(),
@@ -182,6 +186,8 @@ fn nowhere(descriptor: &HarnessDescriptor, key: &Path) -> Provider {
             id: "check".to_owned(),
             ..Default::default()
         }],
+        files: BTreeMap::new(),
+        contexts: Vec::new(),
     }
 }
 

@@ -13,7 +13,6 @@ use bytes::Bytes;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt as _, StreamExt as _};
 use handler_base::tasks::spawn_named;
-use handler_engine::CreateArgs;
 use handler_engine::guest::{GuestHandle, StreamItem};
 use handler_session::acp::codes::{CLOSE_TOO_BIG, CLOSE_TOO_SLOW};
 use handler_session::acp::{LineDecoder, LineEvent};
@@ -83,15 +82,13 @@ async fn make(
     app: &Arc<App>,
     launch: Launch,
 ) -> Result<(SandboxId, Link), (Option<SandboxId>, String)> {
-    let args = CreateArgs {
-        spec: launch.prepared.spec.clone(),
-        label: format!("acp-{}", handler_base::random::hex(4)),
-    };
+    let label = format!("acp-{}", handler_base::random::hex(4));
+    let spec = launch.prepared.spec.clone();
     // Nobody empties its caches before its sandbox is known to have them.
     let using = app.caches_turn.read().await;
-    let made = app.engine.create(args).await;
+    let made = crate::app::agent::make(app, spec, label, launch.prepared.login.as_ref()).await;
     drop(using);
-    let view = made.map_err(|error| (None, engine_error(error).0.detail))?;
+    let view = made.map_err(|error| (None, error.0.detail))?;
     audit::made(app, &view).await;
     launch.touch(app).await;
     let id = view.id;

@@ -8,11 +8,11 @@ pub mod connection;
 mod lane;
 pub mod terminal;
 
-use crate::app::agent::{AgentRequest, PreparedAgent, TerminalLaunch, owner, prepare};
+use crate::app::agent::{AgentRequest, ModelUse, PreparedAgent, TerminalLaunch, owner, prepare};
 use crate::app::agents::{self, Use};
 use crate::app::sandboxes::{engine_error, work_folder};
 use crate::app::sessions::{choose, place};
-use crate::app::{caches, network, providers};
+use crate::app::{caches, network};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use handler_types::network::{AllowEntry, NetworkPolicy};
@@ -38,6 +38,8 @@ pub const TERMINAL: &str = "terminal";
 pub struct Wanted {
     /// Harness.
     pub harness: Option<String>,
+    /// Account, instead of a provider.
+    pub account: Option<String>,
     /// Provider.
     pub provider: Option<String>,
     /// Model.
@@ -71,14 +73,11 @@ pub async fn prepared(
     let (mut request, agent) = filled(app, &row.id, wanted).await?;
     request.scope = work_folder(app, &request.scope)?;
     let choice = choose(app, &request).await.map_err(unusable)?;
-    let provider = providers::usable(app, &choice.provider_name).map_err(unusable)?;
+    let used = ModelUse::of(app, choice.through(), &choice.model).map_err(unusable)?;
     let network = request.network.clone().unwrap_or_default();
-    let extras = agents::extras(app, Some(&agent.agent), &network, &[]).await?;
+    let extras = agents::extras(app, Some(&agent.agent), &network, &[], &used).await?;
     let state = app.settings.layout.agent_state_dir(&agent.agent);
-    let state = state.join(format!(
-        "{}@{}",
-        choice.descriptor.name, choice.provider_name
-    ));
+    let state = state.join(format!("{}@{}", choice.descriptor.name, used.name()));
     let kind = terminal.map_or(CONNECTION, |_| TERMINAL);
     let place = place(app, choice.descriptor, choice.backend.as_deref())
         .await
@@ -90,9 +89,7 @@ pub async fn prepared(
         AgentRequest {
             descriptor: choice.descriptor,
             place,
-            provider_name: &choice.provider_name,
-            provider,
-            model: &choice.model,
+            used,
             permissions: choice.permissions,
             network: network.clone(),
             scope: &request.scope,
@@ -143,24 +140,13 @@ async fn filled(app: &App, id: &AgentId, wanted: &Wanted) -> ApiResult<(CreateSe
     let asked = CreateSession {
         agent_id: Some(id.clone()),
         scope: wanted.folder.clone(),
-        ..CreateSession::default()
-    };
-    let own = CreateSession {
         harness: wanted.harness.clone(),
+        account: wanted.account.clone(),
         provider: wanted.provider.clone(),
         model: wanted.model.clone(),
-        ..asked.clone()
+        ..CreateSession::default()
     };
-    let (request, agent) = match agents::for_session(app, own).await {
-        Err(error) if wanted.provider.is_some() && error.0.title == UNUSABLE => {
-            let (mut other, agent) = agents::for_session(app, asked).await?;
-            other.harness.clone_from(&wanted.harness);
-            other.provider.clone_from(&wanted.provider);
-            other.model.clone_from(&wanted.model);
-            (other, agent)
-        }
-        other => other.map_err(not_found)?,
-    };
+    let (request, agent) = agents::for_session(app, asked).await.map_err(not_found)?;
     let agent = agent.ok_or_else(|| ApiError::new(ProblemCode::Internal, "an agent got lost"))?;
     Ok((request, agent))
 }

@@ -4,13 +4,11 @@
 //! back to it by itself. It closes when its program ends or when nobody has been attached for [`LINGER`].
 
 use super::{AGENT_LABEL, Launch, Wanted, cannot, prepared};
-use crate::app::sandboxes::engine_error;
 use crate::app::terminals;
 use crate::app::{agents, audit};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use handler_base::tasks::spawn_named;
-use handler_engine::CreateArgs;
 use handler_types::agent_terminal::{TerminalStart, TerminalStarted};
 use handler_types::sandbox::SandboxView;
 use handler_types::terminal::{CreateTerminal, TerminalNumber, TerminalState};
@@ -44,7 +42,8 @@ pub async fn start(
     let model = request.model.clone();
     let wanted = Wanted {
         harness: model.as_ref().and_then(|model| model.harness.clone()),
-        provider: model.as_ref().map(|model| model.provider.clone()),
+        account: model.as_ref().and_then(|model| model.account.clone()),
+        provider: model.as_ref().and_then(|model| model.provider.clone()),
         model: model.and_then(|model| model.model),
         folder: request.folder.clone(),
     };
@@ -85,15 +84,13 @@ async fn make(
     launch: Launch,
     request: &TerminalStart,
 ) -> ApiResult<TerminalStarted> {
-    let args = CreateArgs {
-        spec: launch.prepared.spec.clone(),
-        label: format!("terminal-{}", handler_base::random::hex(4)),
-    };
+    let label = format!("terminal-{}", handler_base::random::hex(4));
+    let spec = launch.prepared.spec.clone();
     // Nobody empties its caches before its sandbox is known to have them.
     let using = app.caches_turn.read().await;
-    let made = app.engine.create(args).await;
+    let made = crate::app::agent::make(app, spec, label, launch.prepared.login.as_ref()).await;
     drop(using);
-    let view = made.map_err(|error| cannot(engine_error(error)))?;
+    let view = made.map_err(cannot)?;
     audit::made(app, &view).await;
     launch.touch(app).await;
     match open(app, &view, launch, request).await {

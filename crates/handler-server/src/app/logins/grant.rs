@@ -4,6 +4,7 @@
 
 use super::renew::{NoStandIn, random, stand_in};
 use super::{invalid, missing};
+use crate::app::agent::LoginUse;
 use crate::app::quick_files::{Load, target};
 use crate::app::secrets::store_error;
 use crate::http::problem::{ApiError, ApiResult};
@@ -34,6 +35,23 @@ struct One {
     is_bound: bool,
 }
 
+/// Makes the copy of an account's login for the sandbox of a session.
+///
+/// # Errors
+/// As [`grant`].
+pub(crate) async fn grant_account(
+    app: &App,
+    used: &LoginUse,
+    network: &NetworkPolicy,
+) -> ApiResult<Granted> {
+    let wanted = LoginGrant {
+        login: used.login.clone(),
+        hosts: used.hosts.clone(),
+    };
+    let one = grant_one(app, &used.target, &wanted, network.needs_egress()).await?;
+    Ok(Granted(vec![one]))
+}
+
 /// Makes copies of logins for a sandbox.
 ///
 /// # Errors
@@ -50,7 +68,11 @@ pub(crate) async fn grant(
     }
     let mut granted = Granted::default();
     for (path, wanted) in asked {
-        match grant_one(app, path, wanted, network.needs_egress()).await {
+        let made = match super::check_name(&wanted.login) {
+            Ok(()) => grant_one(app, path, wanted, network.needs_egress()).await,
+            Err(error) => Err(error),
+        };
+        match made {
             Ok(one) => granted.0.push(one),
             Err(error) => {
                 granted.end(app, false).await;
@@ -63,7 +85,6 @@ pub(crate) async fn grant(
 
 async fn grant_one(app: &App, path: &str, wanted: &LoginGrant, is_bound: bool) -> ApiResult<One> {
     let (target, name) = (target(path)?, wanted.login.as_str());
-    super::check_name(name)?;
     let grant = handler_base::random::hex(16);
     app.logins.making().insert(grant.clone());
     let work = |known: Option<Login>| {

@@ -1,9 +1,10 @@
 //! Which harness, provider and model a request means: what was said, else the only thing that fits.
 
-use crate::app::{harnesses, providers};
+use crate::app::{accounts, harnesses, providers};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
 use handler_types::ProblemCode;
+use handler_types::agent::Through;
 use handler_types::harness::{HarnessDescriptor, PermissionMode};
 use handler_types::provider::Provider;
 use handler_types::session::CreateSession;
@@ -12,7 +13,11 @@ use handler_types::session::CreateSession;
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub(crate) descriptor: &'static HarnessDescriptor,
+    /// The account its calls go through, instead of a provider.
+    pub(crate) account: Option<String>,
+    /// The provider; empty on an account.
     pub(crate) provider_name: String,
+    /// Empty: the program's own choice (on an account only).
     pub(crate) model: String,
     pub(crate) permissions: PermissionMode,
     /// The backend whose harness image is used; none: native.
@@ -21,27 +26,31 @@ pub(crate) struct Choice {
     pub(crate) version: Option<String>,
 }
 
+impl Choice {
+    /// What its calls go through.
+    pub(crate) fn through(&self) -> Through<'_> {
+        match &self.account {
+            Some(account) => Through::Account(account),
+            None => Through::Provider(&self.provider_name),
+        }
+    }
+}
+
 /// Decides.
 ///
 /// # Errors
 /// What is missing or cannot be told apart, with the choices and the command that helps.
 pub(crate) async fn choose(app: &App, request: &CreateSession) -> ApiResult<Choice> {
-    let (provider_name, provider) = provider(app, request)?;
     let backend = request
         .backend
         .clone()
         .filter(|backend| backend != "native");
+    if let Some(name) = &request.account {
+        return on_account(app, request, name, backend).await;
+    }
+    let (provider_name, provider) = provider(app, request)?;
     let descriptor = harness(app, request, backend.as_deref(), &provider_name, &provider).await?;
-    let version = match &backend {
-        None => {
-            harnesses::installed(app, descriptor)?;
-            None
-        }
-        Some(backend) => {
-            let image = harnesses::image(app, backend, descriptor).await?;
-            crate::app::images::versions::of(app, &image.id)
-        }
-    };
+    let version = version(app, backend.as_deref(), descriptor).await?;
     let model = match &request.model {
         Some(model) => model.clone(),
         None => provider
@@ -58,9 +67,59 @@ pub(crate) async fn choose(app: &App, request: &CreateSession) -> ApiResult<Choi
     let permissions = request.permissions.unwrap_or_default();
     Ok(Choice {
         descriptor,
+        account: None,
         provider_name,
         model,
         permissions,
+        backend,
+        version,
+    })
+}
+
+/// What an image says is in it; none: native, where the program must be installed.
+async fn version(
+    app: &App,
+    backend: Option<&str>,
+    descriptor: &HarnessDescriptor,
+) -> ApiResult<Option<String>> {
+    let Some(backend) = backend else {
+        harnesses::installed(app, descriptor)?;
+        return Ok(None);
+    };
+    let image = harnesses::image(app, backend, descriptor).await?;
+    Ok(crate::app::images::versions::of(app, &image.id))
+}
+
+/// An account brings its program.
+async fn on_account(
+    app: &App,
+    request: &CreateSession,
+    name: &str,
+    backend: Option<String>,
+) -> ApiResult<Choice> {
+    let unusable =
+        |detail: String| ApiError::titled(ProblemCode::Invalid, "model access unusable", detail);
+    if request.provider.is_some() {
+        let detail = "name an account or a provider, and not both";
+        return Err(unusable(detail.to_owned()));
+    }
+    let account = accounts::usable(app, name)?;
+    if let Some(harness) = &request.harness
+        && *harness != account.harness
+    {
+        let own = &account.harness;
+        return Err(unusable(format!(
+            "account `{name}` is one of {own}, not of {harness}"
+        )));
+    }
+    let descriptor = harnesses::descriptor(&account.harness)?;
+    let version = version(app, backend.as_deref(), descriptor).await?;
+    Ok(Choice {
+        descriptor,
+        account: Some(name.to_owned()),
+        provider_name: String::new(),
+        model: request.model.clone().unwrap_or_default(),
+        permissions: request.permissions.unwrap_or_default(),
         backend,
         version,
     })
@@ -91,7 +150,7 @@ fn provider(app: &App, request: &CreateSession) -> ApiResult<(String, Provider)>
         0 => Err(ApiError::new(
             ProblemCode::NotConfigured,
             "no provider fits: say where the model is with `handler provider add` (templates: \
-             `handler provider templates`)",
+             `handler provider templates`), or name an account with --account",
         )),
         _ => {
             let names: Vec<_> = fitting.iter().map(|(name, _)| name.as_str()).collect();

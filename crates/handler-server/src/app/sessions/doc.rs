@@ -8,6 +8,7 @@ use handler_session::SessionFacts;
 use handler_store::Redactor;
 use handler_store::rows::SessionRow;
 use handler_types::ProblemCode;
+use handler_types::agent::Through;
 use handler_types::harness::PermissionMode;
 use handler_types::network::NetworkPolicy;
 use handler_types::session::{CreateSession, SessionState, SessionView};
@@ -18,6 +19,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SessionDoc {
+    /// The account its model calls go through; none: the row's provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) account: Option<String>,
+    /// Empty: the program's own choice (on an account only).
     pub(super) model: String,
     /// The project of its agent.
     #[serde(default)]
@@ -71,6 +76,7 @@ pub(super) struct SessionDoc {
 impl SessionDoc {
     pub(super) fn new(request: &CreateSession, choice: &Choice, agent: Option<&Use>) -> Self {
         Self {
+            account: choice.account.clone(),
             model: choice.model.clone(),
             project: agent.and_then(|agent| agent.project.clone()),
             instructions: agent.and_then(|agent| agent.instructions.clone()),
@@ -121,6 +127,14 @@ impl SessionDoc {
         })
     }
 
+    /// What its model calls go through.
+    pub(super) fn through<'a>(&'a self, row: &'a SessionRow) -> Through<'a> {
+        match &self.account {
+            Some(account) => Through::Account(account),
+            None => Through::Provider(&row.provider),
+        }
+    }
+
     pub(super) fn to_json(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or_default()
     }
@@ -164,7 +178,8 @@ pub(super) fn view(row: &SessionRow, facts: Option<&SessionFacts>) -> ApiResult<
         agent_id: row.agent.clone(),
         project_id: doc.project,
         harness: row.harness.clone(),
-        provider: row.provider.clone(),
+        provider: Some(row.provider.clone()).filter(|_| doc.account.is_none()),
+        account: doc.account,
         model: doc.model,
         scope: row.scope.clone(),
         permissions: doc.permissions,

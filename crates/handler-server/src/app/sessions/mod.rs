@@ -102,7 +102,7 @@ async fn view(app: &App, row: &SessionRow) -> ApiResult<SessionView> {
 /// Makes a session and starts it in the background.
 ///
 /// # Errors
-/// A folder that is not allowed, an unknown harness, a missing provider, a mode the harness cannot honour.
+/// A folder that is not allowed, an unknown harness, a missing account or provider, a mode the harness cannot honour.
 pub async fn create(app: &Arc<App>, request: CreateSession) -> ApiResult<SessionView> {
     let (mut request, agent) = agents::for_session(app, request).await?;
     request.knowledge = knowledge::kept(app, &request.knowledge).await?;

@@ -2,12 +2,13 @@
 
 use super::doc::SessionDoc;
 use super::{change, first_prompt, folder, remove_sandboxes, store_error, watch};
-use crate::app::agent::{AgentRequest, GuestAgent, HarnessPlace, PreparedAgent, owner, prepare};
+use crate::app::agent::{
+    AgentRequest, GuestAgent, HarnessPlace, ModelUse, PreparedAgent, make, owner, prepare,
+};
 use crate::app::sandboxes::engine_error;
-use crate::app::{agents, audit, caches, harnesses, providers};
+use crate::app::{agents, audit, caches, harnesses};
 use crate::http::problem::{ApiError, ApiResult};
 use crate::state::App;
-use handler_engine::CreateArgs;
 use handler_session::{SessionConfig, SessionCore, SessionHandle, StartKind};
 use handler_store::Redactor;
 use handler_store::rows::{SessionPatch, SessionRow};
@@ -48,11 +49,13 @@ async fn prepared(
 ) -> ApiResult<(PreparedAgent, PermissionMode)> {
     let descriptor = harnesses::descriptor(&row.harness)?;
     let state_dir = folder(app, &row.id).join("agent");
-    let extras = agents::extras(app, row.agent.as_ref(), &doc.network, &doc.knowledge).await?;
+    let used = ModelUse::of(app, doc.through(row), &doc.model)?;
+    let agent = row.agent.as_ref();
+    let extras = agents::extras(app, agent, &doc.network, &doc.knowledge, &used).await?;
     let permissions = extras.permissions().unwrap_or(doc.permissions);
     let of_agent = row.agent.as_ref().map(|agent| {
         let states = app.settings.layout.agent_state_dir(agent);
-        states.join(format!("{}@{}", row.harness, row.provider))
+        states.join(format!("{}@{}", row.harness, used.name()))
     });
     let place = place(app, descriptor, doc.backend.as_deref()).await?;
     let owner = owner(app, place.backend(), &row.scope);
@@ -66,9 +69,7 @@ async fn prepared(
         AgentRequest {
             descriptor,
             place,
-            provider_name: &row.provider,
-            provider: providers::usable(app, &row.provider)?,
-            model: &doc.model,
+            used,
             permissions,
             network: doc.network.clone(),
             scope: &row.scope,
@@ -137,17 +138,14 @@ pub(super) fn network_of(
     row: &SessionRow,
     doc: &SessionDoc,
 ) -> ApiResult<NetworkPolicy> {
-    let provider = providers::usable(app, &row.provider)?;
+    let used = ModelUse::of(app, doc.through(row), &doc.model)?;
     let descriptor = harnesses::descriptor(&row.harness)?;
     let mut policy = doc.network.clone();
     if let NetworkPolicy::Filtered { allow, .. } = &mut policy {
-        let endpoint = descriptor
-            .provider_protocols
-            .iter()
-            .find_map(|p| provider.endpoints.get(p));
-        let endpoint = endpoint.and_then(|url| handler_harness::Endpoint::parse(url).ok());
-        if let Some(endpoint) = endpoint.filter(|e| !allow.contains(&e.allow)) {
-            allow.push(endpoint.allow);
+        for host in used.hosts(descriptor) {
+            if !allow.contains(&host) {
+                allow.push(host);
+            }
         }
     }
     Ok(policy)
@@ -245,11 +243,7 @@ async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiRes
     let (agent, permissions) = prepared(app, row, doc).await?;
     doc.permissions = permissions;
     save(app, &row.id, SessionState::Starting, doc).await?;
-    let args = CreateArgs {
-        spec: agent.spec,
-        label: row.id.to_string(),
-    };
-    let sandbox = app.engine.create(args).await.map_err(engine_error)?;
+    let sandbox = make(app, agent.spec, row.id.to_string(), agent.login.as_ref()).await?;
     drop(using);
     audit::made(app, &sandbox).await;
     doc.sandbox = Some(sandbox.id.clone());

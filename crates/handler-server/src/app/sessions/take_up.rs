@@ -5,9 +5,8 @@ use super::doc::SessionDoc;
 use super::start::{self, SESSION_LABEL, config};
 use super::{first_prompt, folder, store_error, texts, watch};
 use crate::app::agent::GuestAgent;
+use crate::app::agent::ModelUse;
 use crate::app::launches;
-use crate::app::providers;
-use crate::app::secrets;
 use crate::http::problem::{ApiError, ApiResult, chain};
 use crate::state::App;
 use handler_session::{Buried, SessionCore, SessionHandle, StartKind};
@@ -115,11 +114,14 @@ async fn adopt(app: &Arc<App>, row: &SessionRow) -> ApiResult<bool> {
 
 /// Values to keep out of the log. A key that cannot be had any more cannot leak either.
 async fn redact(app: &App, row: &SessionRow) -> Vec<SecretValue> {
-    let Ok(provider) = providers::usable(app, &row.provider) else {
+    let Ok(doc) = SessionDoc::read(row) else {
         return Vec::new();
     };
-    match &provider.api_key {
-        Some(reference) => secrets::resolve(app, reference).await.into_iter().collect(),
+    let Ok(used) = ModelUse::of(app, doc.through(row), &doc.model) else {
+        return Vec::new();
+    };
+    match handler_harness::descriptor(&row.harness) {
+        Some(descriptor) => used.values(app, descriptor).await,
         None => Vec::new(),
     }
 }

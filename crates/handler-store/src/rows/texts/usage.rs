@@ -21,7 +21,9 @@ pub enum UsageBy {
     Scope,
     /// Each agent program.
     Harness,
-    /// Each provider.
+    /// Each account; an empty key: sessions on providers.
+    Account,
+    /// Each provider; an empty key: sessions on accounts.
     Provider,
     /// Each model.
     Model,
@@ -36,6 +38,7 @@ impl UsageBy {
             Self::Session => "t.session_id",
             Self::Scope => "s.scope",
             Self::Harness => "s.harness",
+            Self::Account => "json_extract(s.document, '$.account')",
             Self::Provider => "s.provider",
             Self::Model => "json_extract(s.document, '$.model')",
             Self::Agent => "s.agent_id",

@@ -14,7 +14,8 @@ fn agent(name: &str) -> AgentRequest {
         name: Some(name.into()),
         models: vec![ModelAccess {
             harness: None,
-            provider: "scripted".into(),
+            account: None,
+            provider: Some("scripted".into()),
             model: None,
         }],
         ..AgentRequest::default()

@@ -130,6 +130,11 @@ impl Authority {
         })
     }
 
+    /// What signs.
+    pub(crate) fn issuer(&self) -> &Issuer<'static, KeyPair> {
+        &self.issuer
+    }
+
     /// Writes its certificate.
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         Ok(std::fs::write(path, &self.pem)?)

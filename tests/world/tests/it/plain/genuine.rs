@@ -34,7 +34,8 @@ async fn pi_over_a_plain_connection_and_in_its_own_terminal() -> anyhow::Result<
         name: Some("Dev".into()),
         models: vec![ModelAccess {
             harness: Some("pi".into()),
-            provider: "scripted".into(),
+            account: None,
+            provider: Some("scripted".into()),
             model: None,
         }],
         scope: Some(stage.project.to_string_lossy().into_owned()),

@@ -92,7 +92,8 @@ pub(crate) fn request(stage: &Stage) -> AgentRequest {
         name: Some("Dev".into()),
         models: vec![ModelAccess {
             harness: Some(HARNESS.into()),
-            provider: "scripted".into(),
+            account: None,
+            provider: Some("scripted".into()),
             model: None,
         }],
         scope: Some(stage.project.to_string_lossy().into_owned()),

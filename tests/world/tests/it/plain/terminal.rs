@@ -119,7 +119,8 @@ async fn what_cannot_start_is_said_and_makes_nothing() -> anyhow::Result<()> {
     let model = |provider: &str| {
         Some(ModelAccess {
             harness: Some(HARNESS.into()),
-            provider: provider.into(),
+            account: None,
+            provider: Some(provider.into()),
             model: None,
         })
     };

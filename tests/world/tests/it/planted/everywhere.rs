@@ -11,18 +11,18 @@ use std::path::Path;
 use std::thread::JoinHandle;
 
 /// What is searched, and for what.
-pub(super) struct Everywhere<'a> {
-    pub(super) test: &'a str,
-    pub(super) world: &'a World,
-    pub(super) sandbox: &'a Sandbox,
-    pub(super) wanted: &'a [String],
+pub(crate) struct Everywhere<'a> {
+    pub(crate) test: &'a str,
+    pub(crate) world: &'a World,
+    pub(crate) sandbox: &'a Sandbox,
+    pub(crate) wanted: &'a [String],
     /// What is found where the key would be, were it there.
-    pub(super) stand_in: &'a str,
+    pub(crate) stand_in: &'a str,
 }
 
 impl Everywhere<'_> {
     /// Every answer of the API and of the command line's lists.
-    pub(super) async fn answers(&self, process: u32) -> anyhow::Result<()> {
+    pub(crate) async fn answers(&self, process: u32) -> anyhow::Result<()> {
         let answers = all_answers(self.world, &self.sandbox.id, process).await?;
         ensure!(answers.len() > 30, "{} answers", answers.len());
         for (path, answer) in answers {
@@ -35,6 +35,7 @@ impl Everywhere<'_> {
         for args in [
             &["--json", "secret", "list"][..],
             &["--json", "provider", "list"],
+            &["--json", "account", "list"],
             &["--json", "sandbox", "list"],
             &["--json", "sandbox", "egress", id],
             &["--json", "network", "learn", id],
@@ -49,7 +50,7 @@ impl Everywhere<'_> {
     }
 
     /// Environment and arguments of every process, and memory of all but the filter.
-    pub(super) async fn processes(&self, filter: i32) -> anyhow::Result<()> {
+    pub(crate) async fn processes(&self, filter: i32) -> anyhow::Result<()> {
         let members = self.world.processes();
         ensure!(members.len() > 3, "{members:?}");
         for member in &members {
@@ -89,7 +90,7 @@ impl Everywhere<'_> {
     }
 
     /// What only exists inside: its `/tmp`, `/run`, `/dev/shm`.
-    pub(super) fn folders_inside(&self) -> anyhow::Result<()> {
+    pub(crate) fn folders_inside(&self) -> anyhow::Result<()> {
         if !is_root() {
             skip(self.test, "folders inside: only root sees them");
             return Ok(());
@@ -118,13 +119,13 @@ impl Everywhere<'_> {
 }
 
 /// The stream of events, from now on.
-pub(super) struct Heard {
+pub(crate) struct Heard {
     stream: TcpStream,
     reader: JoinHandle<Vec<u8>>,
 }
 
 impl Heard {
-    pub(super) fn start(world: &World) -> anyhow::Result<Self> {
+    pub(crate) fn start(world: &World) -> anyhow::Result<Self> {
         let port = world.port()?;
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         let token = world.token()?;
@@ -143,7 +144,7 @@ impl Heard {
     }
 
     /// Ends it. `some`: a text that was heard, else there is nothing to be searched.
-    pub(super) fn has_not(self, wanted: &[String], some: &str) -> anyhow::Result<()> {
+    pub(crate) fn has_not(self, wanted: &[String], some: &str) -> anyhow::Result<()> {
         // Already closed when the daemon is gone.
         let _ = self.stream.shutdown(Shutdown::Both);
         let all = self.reader.join().expect("no panic");
@@ -155,7 +156,7 @@ impl Heard {
 }
 
 /// Every file there is; the daemon has ended, so that what is written last is there, too.
-pub(super) fn files(world: &World, wanted: &[String]) -> anyhow::Result<()> {
+pub(crate) fn files(world: &World, wanted: &[String]) -> anyhow::Result<()> {
     let scratch = world.scratch();
     let sealed = scratch.folder("data").join("secrets.json.sealed");
     ensure!(std::fs::metadata(sealed)?.len() > 48, "it is kept, sealed");

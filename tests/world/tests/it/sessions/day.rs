@@ -180,7 +180,8 @@ fn agent(name: &str) -> AgentRequest {
         name: Some(name.into()),
         models: vec![ModelAccess {
             harness: Some("pi".into()),
-            provider: "scripted".into(),
+            account: None,
+            provider: Some("scripted".into()),
             model: None,
         }],
         ..AgentRequest::default()

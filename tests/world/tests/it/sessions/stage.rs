@@ -156,5 +156,6 @@ fn provider(model: &ScriptedModel, key: &str) -> ProviderRequest {
             ..ProviderModel::default()
         }],
         key: Some(key.to_owned()),
+        ..ProviderRequest::default()
     }
 }

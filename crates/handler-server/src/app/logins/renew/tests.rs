@@ -17,6 +17,7 @@ fn login(grants: &[&str]) -> Login {
     Login {
         file: FILE.to_owned().into(),
         hosts: Vec::new(),
+        given_ms: None,
         renewed_ms: None,
         grants: grants.iter().map(of).collect::<BTreeMap<_, _>>(),
     }

@@ -42,7 +42,7 @@ pub struct SearchQuery {
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub struct UsageQuery {
-    /// `day` (default), `session`, `scope`, `harness`, `provider`, `model`, `agent`.
+    /// `day` (default), `session`, `scope`, `harness`, `account`, `provider`, `model`, `agent`.
     #[serde(default)]
     pub by: SumBy,
     /// From this day on, `YYYY-MM-DD` in UTC.
@@ -151,6 +151,7 @@ pub async fn usage(app: &App, query: UsageQuery) -> ApiResult<Vec<UsageSumView>>
         SumBy::Session => UsageBy::Session,
         SumBy::Scope => UsageBy::Scope,
         SumBy::Harness => UsageBy::Harness,
+        SumBy::Account => UsageBy::Account,
         SumBy::Provider => UsageBy::Provider,
         SumBy::Model => UsageBy::Model,
         SumBy::Agent => UsageBy::Agent,

@@ -30,7 +30,11 @@ pub(super) fn head(session: &SessionView) -> String {
         session.id,
         session.harness,
         line(&session.model),
-        session.provider,
+        session
+            .account
+            .as_deref()
+            .or(session.provider.as_deref())
+            .unwrap_or_default(),
         session.scope.replace('`', "'"),
         session.created_at,
         session.last_activity_at,
