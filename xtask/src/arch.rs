@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("handler-types", &[]),
     ("handler-archive", &[]),
     ("handler-base", &["types"]),
+    ("handler-folder", &["types", "base"]),
     ("handler-harness", &["types"]),
     ("handler-scripted", &[]),
     ("handler-terminal", &[]),
@@ -28,7 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "handler-server",
         &[
             "types", "base", "archive", "harness", "store", "engine", "drivers", "session",
-            "client", "terminal", "ssh", "activity",
+            "client", "terminal", "ssh", "activity", "folder",
         ],
     ),
     ("handler-ssh", &["types", "base", "engine"]),
@@ -39,7 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "handler",
         &[
-            "types", "base", "client", "cli", "server", "egress", "scripted",
+            "types", "base", "client", "cli", "server", "egress", "scripted", "folder",
         ],
     ),
     (

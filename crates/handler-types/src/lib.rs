@@ -41,6 +41,7 @@ pub mod provider;
 pub mod sandbox;
 pub mod secret;
 pub mod session;
+pub mod session_folder;
 pub mod session_text;
 pub mod terminal;
 pub mod update;
