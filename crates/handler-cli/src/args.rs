@@ -175,6 +175,13 @@ pub enum Command {
     /// Be the egress filter (the daemon starts it)
     #[command(hide = true)]
     Egress(EgressArgs),
+    /// Read a repository's HEAD or a file of a commit (the daemon starts it; the folder is standard input)
+    #[command(hide = true)]
+    ReadGit {
+        /// `head`, or `file COMMIT PATH`
+        #[arg(required = true, allow_hyphen_values = true, trailing_var_arg = true)]
+        asked: Vec<String>,
+    },
     /// Be a scripted model server on loopback (tests, demo)
     #[command(hide = true)]
     ScriptedModel(ScriptedArgs),
@@ -314,6 +321,8 @@ pub enum Program {
     Serve(ServeArgs),
     /// The filter.
     Egress(EgressArgs),
+    /// A reader of one repository.
+    ReadGit(Vec<String>),
     /// A scripted model.
     ScriptedModel(ScriptedArgs),
     /// The demo.
@@ -340,6 +349,7 @@ impl Command {
         let action = match self {
             Self::Serve(args) => return Parsed::Program(Program::Serve(args)),
             Self::Egress(args) => return Parsed::Program(Program::Egress(args)),
+            Self::ReadGit { asked } => return Parsed::Program(Program::ReadGit(asked)),
             Self::ScriptedModel(args) => return Parsed::Program(Program::ScriptedModel(args)),
             Self::Demo(args) => return Parsed::Program(Program::Demo(args)),
             Self::Openapi => return Parsed::Program(Program::Openapi),

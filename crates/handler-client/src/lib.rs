@@ -6,6 +6,7 @@ mod calls;
 pub mod error;
 pub mod events;
 pub mod logs;
+mod session_folder;
 mod session_texts;
 pub mod transport;
 pub mod tunnel;

@@ -1,7 +1,7 @@
 //! How a folder was when its session started, and what changed since.
 
 use crate::open::{Kind, Root, Stat};
-use crate::walk::{Limits, Walked, walk};
+use crate::walk::{Limits, Walked, is_ignored, walk};
 use handler_types::session_folder::FileChange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -101,15 +101,18 @@ impl Baseline {
         }
     }
 
-    /// What changed at one path; none when nothing did. Unlike [`Baseline::changes`] it does not ask whether a new file
-    /// is ignored.
+    /// What changed at one path; none when nothing did, or it is not followed.
     #[must_use]
     pub fn change(&self, root: &Root, path: &str) -> Option<FileChange> {
         if self.not_followed {
             return None;
         }
+        let before = self.files.get(path);
+        if before.is_none() && is_ignored(root, &self.ignores, path) {
+            return None;
+        }
         let found = stat(root, path);
-        compared(path, self.files.get(path), found.as_ref()).map(|changed| changed.change)
+        compared(path, before, found.as_ref()).map(|changed| changed.change)
     }
 
     /// Takes what is at a path as how it was: the person took a change back.

@@ -119,7 +119,12 @@ mod tests {
             (found[1].old_start, found[1].old_lines, found[1].new_lines),
             (17, 7, 6)
         );
-        assert!(found[2].lines.iter().any(|l| l.starts_with("\\ No newline")));
+        assert!(
+            found[2]
+                .lines
+                .iter()
+                .any(|l| l.starts_with("\\ No newline"))
+        );
         let back = without(&before, &now, &found[1].id).expect("known");
         assert_eq!(back, numbered(&[(3, "new\nlines\n"), (40, "no end")]));
         let mut text = now;

@@ -71,8 +71,7 @@ mod tests {
         assert_eq!(find(&files, "main"), wanted);
         assert_eq!(find(&files, "")[0], "other");
         assert!(find(&files, "zzz").is_empty());
-        let many: BTreeMap<String, Stat> =
-            (0..100).map(|n| (format!("f{n}"), stat(n))).collect();
+        let many: BTreeMap<String, Stat> = (0..100).map(|n| (format!("f{n}"), stat(n))).collect();
         assert_eq!(find(&many, "f").len(), MOST);
     }
 }

@@ -33,7 +33,10 @@ enum Token {
     Char(char),
     One,
     Star,
-    Class { is_negated: bool, ranges: Vec<(char, char)> },
+    Class {
+        is_negated: bool,
+        ranges: Vec<(char, char)>,
+    },
 }
 
 impl Rules {
@@ -191,8 +194,8 @@ fn class(chars: &[char]) -> Option<(Token, usize)> {
             at += 1;
             from = *chars.get(at)?;
         }
-        let is_range = chars.get(at + 1) == Some(&'-')
-            && chars.get(at + 2).is_some_and(|to| *to != ']');
+        let is_range =
+            chars.get(at + 1) == Some(&'-') && chars.get(at + 2).is_some_and(|to| *to != ']');
         if is_range {
             ranges.push((from, chars[at + 2]));
             at += 3;

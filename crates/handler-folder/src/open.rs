@@ -188,7 +188,11 @@ impl Root {
     }
 
     pub(crate) fn at(&self, path: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let path = if path.is_empty() { OsStr::new(".") } else { path };
+        let path = if path.is_empty() {
+            OsStr::new(".")
+        } else {
+            path
+        };
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         openat2(&self.0, path, flags, Mode::empty(), BENEATH)
     }
@@ -204,13 +208,14 @@ impl Root {
     /// [`FolderError`]; a link on the way is not followed but refused.
     pub fn find(&self, path: &str) -> Result<Place, FolderError> {
         check(path)?;
-        self.find_raw(OsStr::new(path)).map_err(|error| match error {
-            Errno::LOOP => {
-                FolderError::NotShown(format!("`{path}`: a link is on the way to it"))
-            }
-            Errno::NAMETOOLONG => FolderError::NotFound(path.to_owned()),
-            other => FolderError::of(path, other),
-        })
+        self.find_raw(OsStr::new(path))
+            .map_err(|error| match error {
+                Errno::LOOP => {
+                    FolderError::NotShown(format!("`{path}`: a link is on the way to it"))
+                }
+                Errno::NAMETOOLONG => FolderError::NotFound(path.to_owned()),
+                other => FolderError::of(path, other),
+            })
     }
 
     fn find_raw(&self, path: &OsStr) -> Result<Place, Errno> {

@@ -63,6 +63,33 @@ pub fn walk(root: &Root, known: Option<&BTreeMap<String, String>>, limits: Limit
     walk.walked
 }
 
+/// Whether rules, as they are or as they were, ignore one path or a folder above it.
+pub(crate) fn is_ignored(root: &Root, known: &BTreeMap<String, String>, path: &str) -> bool {
+    let mut walk = Walk {
+        root,
+        known: Some(known),
+        limits: Limits::default(),
+        until: Instant::now(),
+        seen: 0,
+        kept: 0,
+        walked: Walked::default(),
+    };
+    let nothing = Level::new("", 0, None);
+    let (mut now, mut then) = walk.rules(".git", b".git/info/exclude", 0, &nothing, &nothing);
+    let parts: Vec<&str> = path.split('/').collect();
+    for depth in 0..parts.len() {
+        let folder = parts[..depth].join("/");
+        let file = join(folder.as_bytes(), OsStr::new(".gitignore"));
+        (now, then) = walk.rules(&folder, &file, depth, &now, &then);
+        let is_folder = depth + 1 < parts.len();
+        let part = &parts[..=depth];
+        if now.ignores(part, is_folder) || then.ignores(part, is_folder) {
+            return true;
+        }
+    }
+    false
+}
+
 struct Walk<'a> {
     root: &'a Root,
     known: Option<&'a BTreeMap<String, String>>,

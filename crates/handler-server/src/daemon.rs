@@ -92,7 +92,8 @@ async fn compose(
     let secrets = SecretStore::new(layout.secrets_file(), layout.secrets_key());
     let login_store = LoginStore::new(layout.logins_file(), layout.secrets_key());
     let redaction = || Redaction::new(&layout, secrets.clone(), login_store.clone());
-    let egress = Arc::new(start_egress(&layout, programs.program).await?);
+    let program = programs.program;
+    let egress = Arc::new(start_egress(&layout, program.clone()).await?);
     let engines = container_engines(&settings, &guest_program);
     let apis = engines.each_ref().map(|engine| engine.api().clone());
     let [podman, docker] = engines.map(Arc::new);
@@ -154,6 +155,7 @@ async fn compose(
         ports: crate::app::ports::Ports::default(),
         previews: crate::app::previews::Previews::new(&secret_token),
         preview_connections: crate::http::preview::Connections::default(),
+        program,
         shutdown,
         secret_token,
         bound_port: AtomicU16::new(tcp.local_addr()?.port()),

@@ -85,6 +85,8 @@ pub struct App {
     pub previews: Previews,
     /// Previews' connections.
     pub preview_connections: Connections,
+    /// This program, for helpers in processes of their own.
+    pub program: std::path::PathBuf,
     /// Cancelled when the daemon ends.
     pub shutdown: CancellationToken,
     pub(crate) secret_token: String,

@@ -18,6 +18,10 @@ pub(crate) fn run(program: Program, out: &Out) -> ExitCode {
     let outcome = match program {
         Program::Serve(args) => serve(&args),
         Program::Egress(args) => egress(args),
+        Program::ReadGit(asked) => match handler_folder::git::serve(&asked) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error.into()),
+        },
         Program::ScriptedModel(args) => scripted(args, out),
         Program::Demo(args) => {
             let demo = |context| Ok(block_on(demo::run(args, &context))?);

@@ -43,6 +43,7 @@ pub mod sandbox;
 pub mod secret;
 mod service;
 pub mod session;
+pub mod session_folder;
 pub mod session_texts;
 pub mod setup;
 pub mod ssh;

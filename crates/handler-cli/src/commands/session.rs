@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use super::network::{NetworkArgs, describe};
+use super::session_folder::{self, FolderLook};
 use super::session_texts::{self, ExportArgs, SearchArgs, UsageArgs};
 use crate::context::Context;
 use clap::Subcommand;
@@ -42,6 +43,8 @@ pub enum SessionAction {
         #[arg(long)]
         undo: bool,
     },
+    #[command(flatten)]
+    Folder(FolderLook),
     /// Show one
     Show {
         /// The session
@@ -128,6 +131,7 @@ pub async fn run(action: SessionAction, context: &Context) -> Outcome {
             };
             return session_texts::change(&session, change, context).await;
         }
+        SessionAction::Folder(action) => return session_folder::run(action, context).await,
         SessionAction::Show { session } => out.document(&client.session(&session).await?),
         SessionAction::Stop { session } => {
             let view = client.stop_session(&session).await?;

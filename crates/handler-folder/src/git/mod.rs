@@ -103,7 +103,10 @@ pub fn file(root: &Root, commit: &str, path: &str) -> Result<(u32, Vec<u8>), Git
 fn id(text: &str) -> Result<Vec<u8>, GitError> {
     let is_even = text.len().is_multiple_of(2) && is_commit(text);
     let digits = (0..text.len()).step_by(2);
-    let bytes = digits.map(|at| text.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok()));
+    let bytes = digits.map(|at| {
+        text.get(at..at + 2)
+            .and_then(|two| u8::from_str_radix(two, 16).ok())
+    });
     is_even
         .then(|| bytes.collect::<Option<Vec<u8>>>())
         .flatten()

@@ -66,9 +66,9 @@ impl<'a> Objects<'a> {
             return Err(GitError::Malformed("an object of another kind"));
         }
         let is_its = name(kind, &content, id.len()).is_some_and(|name| name == id);
-        is_its
-            .then_some(content)
-            .ok_or(GitError::Malformed("an object that is not what its name says"))
+        is_its.then_some(content).ok_or(GitError::Malformed(
+            "an object that is not what its name says",
+        ))
     }
 
     /// Any object, found in packs first: bases of deltas.

@@ -48,7 +48,9 @@ impl Index {
         let mut head = [0; 8 + 1024];
         file.read_exact_at(&mut head, 0)?;
         if head[..8] != [0xff, b't', b'O', b'c', 0, 0, 0, 2] {
-            return Err(GitError::Malformed("an index of a version that is not read"));
+            return Err(GitError::Malformed(
+                "an index of a version that is not read",
+            ));
         }
         let mut fanout = [0; 256];
         for (entry, bytes) in fanout.iter_mut().zip(head[8..].chunks_exact(4)) {
@@ -151,9 +153,7 @@ impl Opened {
                     }
                 },
             };
-            budget = budget
-                .checked_sub(delta.len())
-                .ok_or(GitError::TooLarge)?;
+            budget = budget.checked_sub(delta.len()).ok_or(GitError::TooLarge)?;
             deltas.push(delta);
             if deltas.len() > MAX_CHAIN {
                 return Err(GitError::Malformed("a chain without an end"));

@@ -43,9 +43,7 @@ fn read(root: &Root, name: &str) -> Option<String> {
 fn is_plain(name: &str) -> bool {
     name.starts_with("refs/")
         && !name.contains('\0')
-        && name
-            .split('/')
-            .all(|part| !matches!(part, "" | "." | ".."))
+        && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 fn packed(root: &Root, name: &str) -> Option<String> {

@@ -29,6 +29,7 @@ pub mod processes;
 pub mod projects;
 mod range;
 pub mod sandboxes;
+pub mod session_folder;
 pub mod session_texts;
 pub mod sessions;
 pub mod settings;
@@ -75,6 +76,14 @@ fn session_routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(session_texts::search))
         .routes(routes!(session_texts::usage))
         .routes(routes!(session_texts::export))
+        .routes(routes!(session_folder::changes))
+        .routes(routes!(session_folder::mounts))
+        .routes(routes!(session_folder::folder))
+        .routes(routes!(session_folder::find))
+        .routes(routes!(session_folder::file))
+        .routes(routes!(session_folder::diff))
+        .routes(routes!(session_folder::revert))
+        .routes(routes!(session_folder::reveal))
         .routes(routes!(sessions::stop))
         .routes(routes!(sessions::cancel))
         .routes(routes!(sessions::network))

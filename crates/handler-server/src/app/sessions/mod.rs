@@ -4,6 +4,7 @@
 mod change;
 mod choose;
 mod doc;
+pub mod files;
 mod first_prompt;
 mod start;
 mod take_up;

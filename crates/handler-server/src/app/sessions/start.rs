@@ -242,6 +242,7 @@ async fn begin(app: &Arc<App>, row: &SessionRow, doc: &mut SessionDoc) -> ApiRes
     let using = app.caches_turn.read().await;
     let (agent, permissions) = prepared(app, row, doc).await?;
     doc.permissions = permissions;
+    super::files::record_start(app, row, &agent.spec).await;
     save(app, &row.id, SessionState::Starting, doc).await?;
     let sandbox = make(app, agent.spec, row.id.to_string(), agent.login.as_ref()).await?;
     drop(using);
