@@ -6,6 +6,7 @@ mod by_hand;
 mod crash;
 mod day;
 mod ends;
+mod folder;
 mod log;
 mod lost;
 mod refused;
