@@ -76,7 +76,7 @@ async fn what_an_agent_changes_is_followed_and_taken_back_also_after_it_stopped(
     ensure!(changed(&stage, &id).await?.is_empty());
     // The agent edits in two places, removes, adds, and commits it all.
     std::fs::write(stage.project.join("next.log"), numbered(&[5, 30]))?;
-    let work = "PLAN:shell:cp next.log code.txt && rm gone.txt && mkdir new && echo hello > new/a.txt && echo x > b.log && (git add -A; git -c user.name=a -c user.email=a@a commit -qm agent; true)";
+    let work = "PLAN:shell:cp next.log code.txt && rm gone.txt && mkdir new && echo hello > new/a.txt && echo x > b.log && (git -c core.fsmonitor=false add -A; git -c core.fsmonitor=false -c user.name=a -c user.email=a@a commit -qm agent; true)";
     viewer.turn(work).await?;
     let wanted = [
         ("code.txt".to_owned(), FileChange::Modified),
