@@ -61,7 +61,16 @@ use utoipa_axum::{router::OpenApiRouter, routes};
         description = "Control plane for sandboxes and the coding agents in them. Loopback only; bearer token.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    components(schemas(handler_types::event::ServerEvent))
+    // Those that only parameters name are not found by themselves.
+    components(schemas(
+        handler_types::event::ServerEvent,
+        handler_types::api::ArchiveFormat,
+        handler_types::terminal::ScreenFormat,
+        handler_types::terminal::ViewerMode,
+        handler_types::session_text::SumBy,
+        crate::app::sessions::Format,
+        processes::AckBy,
+    ))
 )]
 struct Doc;
 
@@ -329,4 +338,35 @@ async fn problems(request: Request, next: Next) -> Response {
         _ => ProblemCode::Invalid,
     };
     problem::ApiError::new(code, String::from_utf8_lossy(&body).into_owned()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => {
+                if let Some(Value::String(to)) = map.get("$ref") {
+                    found.push(to.clone());
+                }
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn everything_the_description_refers_to_is_in_it() {
+        let document = serde_json::to_value(super::openapi()).expect("a document");
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 100, "{}", found.len());
+        found.retain(|to| {
+            let pointer = to.strip_prefix('#').expect("in this document");
+            document.pointer(pointer).is_none()
+        });
+        assert!(found.is_empty(), "{found:?}");
+    }
 }
