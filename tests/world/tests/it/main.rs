@@ -16,6 +16,8 @@ mod editors;
 mod files;
 mod flood;
 mod forks;
+mod fuzzed;
+mod guide;
 mod harness;
 mod harness_images;
 mod input;
