@@ -6,7 +6,7 @@ use crate::measure::{ms_since, series};
 use crate::memory::resident_mib;
 use anyhow::{Context as _, ensure};
 use handler_store::Store;
-use handler_store::rows::{SandboxIntent, SandboxRow, SessionRow};
+use handler_store::rows::{Batch, Indexed, Message, Role, SandboxIntent, SandboxRow, SessionRow};
 use handler_testkit::World;
 use handler_types::network::NetworkPolicy;
 use handler_types::sandbox::{Lifetime, Resources, SandboxSpec, SandboxState};
@@ -18,6 +18,9 @@ use std::time::Instant;
 
 /// Items on a page.
 const PAGE: u32 = 50;
+
+/// Messages of a session that a search looks through.
+const MESSAGES: u64 = 10;
 
 /// Measures it.
 pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
@@ -48,6 +51,14 @@ pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
         Ok(ms_since(began))
     });
     let sessions = sessions.await?;
+    let search = series(5, context.pick(200, 10), async || {
+        let began = Instant::now();
+        let query = [("q", "lexer tokens"), ("limit", "50")];
+        let found = client.search_sessions(&query).await?;
+        ensure!(found.items.len() == PAGE as usize, "a short page");
+        Ok(ms_since(began))
+    });
+    let search = search.await?;
     let resident = resident_mib(world.daemon_pid().context("no daemon")?)?;
     let limit = Target::Value(Bound::AtMost(5.0));
     let line = |id: &str, what: &str, samples: &[f64]| {
@@ -64,6 +75,8 @@ pub(crate) async fn measure(context: &Context) -> anyhow::Result<Vec<Line>> {
         )),
         line("list/sessions", "list of sessions, first page", &sessions)
             .noted(format!("of {count}")),
+        line("list/search", "  search in messages, first page", &search)
+            .noted(format!("{count} sessions of {MESSAGES} messages")),
     ])
 }
 
@@ -71,7 +84,10 @@ async fn fill(world: &World, count: u32) -> anyhow::Result<()> {
     let store = Store::open(&world.scratch().folder("state").join("handler.db"))?;
     for number in 0..count {
         store.sandboxes().insert(sandbox(number)).await?;
-        store.sessions().insert(session(number)).await?;
+        let row = session(number);
+        let id = row.id.clone();
+        store.sessions().insert(row).await?;
+        store.session_texts().add(&id, talk(number)).await?;
     }
     store.close().await;
     Ok(())
@@ -111,6 +127,37 @@ fn sandbox(number: u32) -> SandboxRow {
         idled: false,
         created_ms: made,
         updated_ms: made,
+    }
+}
+
+/// What was said in a session: words that many have, and in one of ten those that are looked for.
+fn talk(number: u32) -> Batch {
+    let special = if number.is_multiple_of(10) {
+        "The lexer cuts tokens."
+    } else {
+        "All is well."
+    };
+    let text = |nth: u64| {
+        let role = if nth.is_multiple_of(2) {
+            Role::User
+        } else {
+            Role::Agent
+        };
+        let text =
+            format!("Message {nth} of task {number}: mend the parser, run the tests. {special}");
+        Message {
+            seq: nth + 1,
+            role,
+            text,
+        }
+    };
+    Batch {
+        messages: (0..MESSAGES).map(text).collect(),
+        turns: Vec::new(),
+        indexed: Indexed {
+            seq: MESSAGES,
+            ..Indexed::default()
+        },
     }
 }
 

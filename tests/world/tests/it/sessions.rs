@@ -8,6 +8,7 @@ mod day;
 mod ends;
 mod folder;
 mod log;
+mod long;
 mod lost;
 mod refused;
 mod resumed;
