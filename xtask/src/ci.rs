@@ -1,7 +1,7 @@
 //! Everything CI runs, in the order in which it fails soonest.
 
 use crate::run::{cargo, run};
-use crate::{arch, guest, licences, made, tests};
+use crate::{arch, guest, licences, made, testing};
 
 /// Runs it.
 pub(crate) fn run_all() -> anyhow::Result<()> {
@@ -27,7 +27,7 @@ pub(crate) fn run_all() -> anyhow::Result<()> {
     step("made files");
     made::check()?;
     step("tests");
-    tests::run_all()
+    testing::run_all()
 }
 
 fn step(name: &str) {

@@ -24,7 +24,7 @@ mod licences;
 mod made;
 
 mod run;
-mod tests;
+mod testing;
 
 use std::process::ExitCode;
 

@@ -77,23 +77,14 @@ impl From<Stat> for (u64, i64, u64, i64, u32) {
 impl Stat {
     pub(crate) fn new(raw: &rustix::fs::Stat) -> Self {
         let nanos = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000) + rest;
-        #[allow(
-            clippy::unnecessary_cast,
-            clippy::cast_possible_wrap,
-            reason = "the types differ between machines"
-        )]
+        // The types differ between machines.
+        let part = |nanos: u64| i64::try_from(nanos).unwrap_or(0).clamp(0, 999_999_999);
         Self {
-            size: raw.st_size.max(0) as u64,
-            modified: nanos(
-                raw.st_mtime as i64,
-                (raw.st_mtime_nsec as i64).clamp(0, 999_999_999),
-            ),
-            inode: raw.st_ino as u64,
-            changed: nanos(
-                raw.st_ctime as i64,
-                (raw.st_ctime_nsec as i64).clamp(0, 999_999_999),
-            ),
-            mode: raw.st_mode as u32,
+            size: u64::try_from(raw.st_size).unwrap_or(0),
+            modified: nanos(raw.st_mtime, part(raw.st_mtime_nsec)),
+            inode: raw.st_ino,
+            changed: nanos(raw.st_ctime, part(raw.st_ctime_nsec)),
+            mode: raw.st_mode,
         }
     }
 

@@ -157,7 +157,7 @@ fn names_that_are_no_text_and_folders_that_are_closed_stop_nothing() {
     )
     .expect("written");
     let closed = temp.path().join("closed");
-    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).expect("closed");
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).expect("closed");
     let walked = walk(&open(temp.path()), None, Limits::default());
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).expect("opened");
     assert!(walked.is_complete);

@@ -1,3 +1,5 @@
+//! Accounts as files: what is read, written and kept of a person's own words.
+
 use super::*;
 use handler_types::provider::SecretRef;
 

@@ -140,7 +140,7 @@ impl Sessions {
     /// # Errors
     /// The database failed.
     pub async fn on_accounts(&self) -> Result<BTreeMap<String, (u64, i64)>, StoreError> {
-        self.0.read(|db| on_accounts(db)).await
+        self.0.read(on_accounts).await
     }
 
     /// Every row, oldest first: what the daemon starts from.

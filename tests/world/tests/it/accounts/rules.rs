@@ -3,12 +3,12 @@
 use crate::search::{holds, search_files, spellings};
 use crate::support::{LONG, project, show, text, world};
 use anyhow::{Context as _, ensure};
-use handler_client::ClientError;
+use handler_client::{Client, ClientError};
 use handler_testkit::World;
 use handler_types::Problem;
 use handler_types::account::{AccountLoginRequest, AccountRequest, AccountStatus};
 use handler_types::agent::{AgentRequest, ModelAccess};
-use handler_types::api::ProviderRequest;
+use handler_types::api::{ProviderRequest, ProviderView};
 use handler_types::context::{ContextColor, ContextRequest};
 use handler_types::project::{CreateProject, ProjectSettings};
 use handler_types::provider::{FileSource, Protocol, ProviderModel, SecretRef};
@@ -213,7 +213,16 @@ async fn logins_go_in_never_come_out_and_wrong_ones_are_refused() -> anyhow::Res
         "{}",
         show(&run.stderr)
     );
+    renamed_and_removed(
+        &mut world,
+        &[spellings(&value), spellings(&signature)].concat(),
+    )
+    .await
+}
 
+/// Under other names they are kept, and the values are nowhere in the open.
+async fn renamed_and_removed(world: &mut World, wanted: &[String]) -> anyhow::Result<()> {
+    let client = world.client();
     world
         .cli_ok(&[
             "account", "set", "perso", "--rename", "mine", "--plan", "pro",
@@ -235,11 +244,10 @@ async fn logins_go_in_never_come_out_and_wrong_ones_are_refused() -> anyhow::Res
         .map(|s| s.path)
         .collect();
     ensure!(paths == ["accounts/mine/token"], "{paths:?}");
-    let wanted = [spellings(&value), spellings(&signature)].concat();
-    ensure!(!holds(listed.as_bytes(), &wanted));
+    ensure!(!holds(listed.as_bytes(), wanted));
     world.stop_daemon().await?;
     let (mut found, mut read) = (Vec::new(), 0);
-    search_files(world.scratch().path(), &wanted, &mut found, &mut read)?;
+    search_files(world.scratch().path(), wanted, &mut found, &mut read)?;
     ensure!(found.is_empty() && read > 5, "{found:?} of {read}");
     world.start_daemon().await?;
     world.cli_ok(&["account", "rm", "mine", "team"]).await?;
@@ -345,13 +353,7 @@ async fn a_provider_is_changed_and_its_key_stays_until_it_is_said() -> anyhow::R
             &file,
         ])
         .await?;
-    let find = async |name: &str| {
-        let all = client.providers().await?;
-        all.into_iter()
-            .find(|p| p.name == name)
-            .context(name.to_owned())
-    };
-    let view = find("here").await?;
+    let view = found(&client, "here").await?;
     ensure!(
         view.key.as_deref() == Some("secret") && view.status == "ready",
         "{view:?}"
@@ -367,9 +369,21 @@ async fn a_provider_is_changed_and_its_key_stays_until_it_is_said() -> anyhow::R
         .map(|s| s.path)
         .collect();
     ensure!(paths == ["providers/there/apiKey"], "{paths:?}");
-    ensure!(!find("there").await?.files.is_empty());
+    ensure!(!found(&client, "there").await?.files.is_empty());
+    in_use(&world).await
+}
 
-    let folder = project(&world, "app")?;
+async fn found(client: &Client, name: &str) -> anyhow::Result<ProviderView> {
+    let all = client.providers().await?;
+    all.into_iter()
+        .find(|provider| provider.name == name)
+        .context(name.to_owned())
+}
+
+/// One that an agent uses keeps its name; its key goes when that is said, and a person's own reference stays.
+async fn in_use(world: &World) -> anyhow::Result<()> {
+    let client = world.client();
+    let folder = project(world, "app")?;
     let made = CreateProject {
         folder: text(&folder)?,
         agents: vec![agent(ModelAccess {
@@ -379,13 +393,13 @@ async fn a_provider_is_changed_and_its_key_stays_until_it_is_said() -> anyhow::R
         ..CreateProject::default()
     };
     client.create_project(&made).await?;
-    ensure!(find("there").await?.agents.len() == 1);
+    ensure!(found(&client, "there").await?.agents.len() == 1);
     let used = refused(client.put_provider("there", &provider("elsewhere")).await)?;
     is(&used, 409, "provider in use: cannot rename it")?;
     world
         .cli_ok(&["provider", "set", "there", "--no-key"])
         .await?;
-    ensure!(find("there").await?.key.is_none() && client.secrets().await?.is_empty());
+    ensure!(found(&client, "there").await?.key.is_none() && client.secrets().await?.is_empty());
 
     // A key that a person keeps elsewhere stays theirs.
     let path = world
@@ -404,9 +418,11 @@ async fn a_provider_is_changed_and_its_key_stays_until_it_is_said() -> anyhow::R
     world
         .cli_ok(&["provider", "set", "there", "--description", "other"])
         .await?;
-    ensure!(find("there").await?.key.as_deref() == Some("env"));
+    ensure!(found(&client, "there").await?.key.as_deref() == Some("env"));
     Ok(())
 }
+
+const TITLE: &str = "not for this project's context";
 
 fn agent(access: ModelAccess) -> AgentRequest {
     AgentRequest {
@@ -420,34 +436,7 @@ fn agent(access: ModelAccess) -> AgentRequest {
 async fn a_context_guards_saves_changes_starts_and_tells_it_as_a_problem() -> anyhow::Result<()> {
     let world = world().await?;
     let client = world.client();
-    let bad = ContextRequest {
-        name: "any".into(),
-        color: ContextColor::Blue,
-    };
-    ensure!(refused(client.create_context(&bad).await)?.status == 400);
-    world.cli_ok(&["context", "add", "Work"]).await?;
-    world
-        .cli_ok(&["context", "add", "Home", "--color", "pink"])
-        .await?;
-    let again = ContextRequest {
-        name: "work".into(),
-        ..bad
-    };
-    is(
-        &refused(client.create_context(&again).await)?,
-        409,
-        "context exists",
-    )?;
-    is(
-        &refused(client.put_context("Work", &again).await)?,
-        409,
-        "a context's name cannot change",
-    )?;
-    is(
-        &refused(client.delete_context("None").await)?,
-        404,
-        "context not found",
-    )?;
+    contexts(&world).await?;
     let home = [
         "account",
         "add",
@@ -473,7 +462,6 @@ async fn a_context_guards_saves_changes_starts_and_tells_it_as_a_problem() -> an
         agents: vec![agent(access)],
         ..CreateProject::default()
     };
-    const TITLE: &str = "not for this project's context";
     is(
         &refused(
             client
@@ -532,7 +520,47 @@ async fn a_context_guards_saves_changes_starts_and_tells_it_as_a_problem() -> an
         listed.contains("perso") && listed.contains("app"),
         "{listed}"
     );
-    // Made for something else since: the agent says so, and nothing starts on it.
+    made_for_another_since(&world).await?;
+    anyway(&world, &folder).await
+}
+
+/// Contexts themselves: names that are taken, unknown or no names.
+async fn contexts(world: &World) -> anyhow::Result<()> {
+    let client = world.client();
+    let bad = ContextRequest {
+        name: "any".into(),
+        color: ContextColor::Blue,
+    };
+    ensure!(refused(client.create_context(&bad).await)?.status == 400);
+    world.cli_ok(&["context", "add", "Work"]).await?;
+    world
+        .cli_ok(&["context", "add", "Home", "--color", "pink"])
+        .await?;
+    let again = ContextRequest {
+        name: "work".into(),
+        ..bad
+    };
+    is(
+        &refused(client.create_context(&again).await)?,
+        409,
+        "context exists",
+    )?;
+    is(
+        &refused(client.put_context("Work", &again).await)?,
+        409,
+        "a context's name cannot change",
+    )?;
+    is(
+        &refused(client.delete_context("None").await)?,
+        404,
+        "context not found",
+    )?;
+    Ok(())
+}
+
+/// Made for something else since: the agent says so, and nothing starts on it.
+async fn made_for_another_since(world: &World) -> anyhow::Result<()> {
+    let client = world.client();
     world
         .cli_ok(&["account", "set", "perso", "--context", "Work"])
         .await?;
@@ -553,7 +581,7 @@ async fn a_context_guards_saves_changes_starts_and_tells_it_as_a_problem() -> an
             "{problem:?}"
         );
     }
-    anyway(&world, &folder).await
+    Ok(())
 }
 
 /// Outside the project it runs only when somebody says so.

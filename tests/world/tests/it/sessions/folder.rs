@@ -167,8 +167,8 @@ async fn mounts(stage: &Stage, id: &str) -> anyhow::Result<()> {
     ensure!(scope.kind == MountKind::Scope && scope.target == text(&stage.project)?);
     let through = client.session_folder(id, "new", &scope.target).await?;
     ensure!(through.entries.len() == 1, "{through:?}");
-    let shut = mounts.iter().find(|mount| mount.kind == MountKind::Tools);
-    let shut = &shut.context("no harness")?.target;
+    let shut = mounts.iter().find(|mount| !mount.browsable);
+    let shut = &shut.with_context(|| format!("{mounts:?}"))?.target;
     titled(client.session_folder(id, "", shut).await, 404, "not found")?;
     titled(
         client.session_folder(id, "", "/etc").await,
