@@ -93,8 +93,10 @@ mod tests {
         assert_eq!(end.next().await.expect("a message").len(), big);
         assert!(!lane.has_room(), "it is still under way");
         let next = tokio::spawn(async move { end.next().await });
-        lane.moves().await;
-        assert!(lane.has_room());
+        // Asking for the first message was a move as well.
+        while !lane.has_room() {
+            lane.moves().await;
+        }
         drop(lane);
         assert!(next.await.expect("no panic").is_none());
     }
