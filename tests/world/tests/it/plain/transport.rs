@@ -62,7 +62,7 @@ async fn an_unknown_agent_is_404_and_an_unusable_model_400_before_anything_is_ma
         ("?provider=nobody", "nobody"),
         ("?provider=scripted&model=no-such", "no-such"),
         ("?harness=no-such&provider=scripted", "no-such"),
-        ("?harness=pi&provider=scripted", "not installed"),
+        ("?harness=gemini-cli&provider=scripted", "not installed"),
     ] {
         let problem = refusal(&plain, &plain.path(query)).await?;
         ensure!(
